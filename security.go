@@ -1,0 +1,56 @@
+package kafka
+
+import (
+	"context"
+	"time"
+)
+
+// A SecurityProtocol is a pair of transport and authentication.
+type SecurityProtocol string
+
+// The security protocols.
+const (
+	SecurityPlaintext     SecurityProtocol = "PLAINTEXT"
+	SecuritySSL           SecurityProtocol = "SSL"
+	SecuritySASLPlaintext SecurityProtocol = "SASL_PLAINTEXT"
+	SecuritySASLSSL       SecurityProtocol = "SASL_SSL"
+)
+
+// A SASLClient authenticates connections by one SASL mechanism. It is the seam by
+// which mechanisms that need heavy dependencies plug in. It must be safe for
+// concurrent use: several connections authenticate at once.
+type SASLClient interface {
+	// Mechanism is the mechanism's registered name, such as "GSSAPI".
+	Mechanism() string
+	// Start begins an exchange with a broker, host being the name or address that
+	// was dialled. It returns the client's first message, nil for none.
+	Start(ctx context.Context, host string) (session SASLSession, first []byte, err error)
+}
+
+// A SASLSession is one running exchange.
+type SASLSession interface {
+	// Next takes a message of the server and returns the answer to it, and whether
+	// the client considers the exchange complete. An error ends the connection.
+	Next(ctx context.Context, server []byte) (answer []byte, done bool, err error)
+}
+
+// A TokenProvider gives tokens for OAUTHBEARER (KIP-255). It must be safe for
+// concurrent use.
+type TokenProvider interface {
+	// Token returns a token that is valid now. It is called for each connection
+	// and again before the token's lifetime ends, so it should cache.
+	Token(ctx context.Context) (Token, error)
+}
+
+// A Token is an OAuth bearer token.
+type Token struct {
+	Value      string            // the compact serialization that the broker gets; never printed
+	Lifetime   time.Time         // when it ends; zero means unknown
+	Extensions map[string]string // SASL extensions (KIP-342)
+}
+
+// String hides the token's value.
+func (t Token) String() string { return "kafka.Token{(hidden)}" }
+
+// GoString hides the token's value.
+func (t Token) GoString() string { return t.String() }
