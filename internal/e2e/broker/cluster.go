@@ -1,0 +1,242 @@
+//go:build unix
+
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
+)
+
+const (
+	startTimeout = 60 * time.Second
+	stopGrace    = 10 * time.Second
+	clusterID    = "b0JzZXJ2ZWRDbHVzdGVyMQ"
+)
+
+// A Cluster is a running Kafka. Node ids count from 1.
+type Cluster struct {
+	Version string
+
+	version   version
+	conf      *config
+	dir       string
+	nodes     []*node
+	zookeeper *node // nil with KRaft
+}
+
+// Start starts a cluster for one test, waits until it serves and stops it
+// when the test ends. Most tests do with Shared. Without Java and Maven the
+// test is skipped; under CI it fails.
+func Start(t testing.TB, version string, opts ...Option) *Cluster {
+	t.Helper()
+	NeedJava(t)
+	c, err := start(version, opts)
+	if err != nil {
+		t.Fatalf("start Kafka %s: %v", version, err)
+	}
+	t.Cleanup(func() {
+		c.reportFailure(t)
+		c.stop()
+	})
+	return c
+}
+
+func start(name string, opts []Option) (*Cluster, error) {
+	v, ok := versions[name]
+	if !ok {
+		return nil, fmt.Errorf("release %q is not in the table of package broker", name)
+	}
+	conf := newConfig(opts)
+	if conf.nodes < 1 || conf.nodes > 3 {
+		return nil, fmt.Errorf("a cluster of %d nodes: want 1 to 3", conf.nodes)
+	}
+	var errs []error
+	// A free port can be taken by another program before the broker has it.
+	for range 3 {
+		c := &Cluster{Version: name, version: v, conf: conf}
+		err := c.start()
+		if err == nil {
+			return c, nil
+		}
+		c.stop()
+		errs = append(errs, err)
+		if !strings.Contains(err.Error(), "in use") {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (c *Cluster) start() error {
+	dir, err := os.MkdirTemp("", "kafka-"+c.Version+"-")
+	if err != nil {
+		return err
+	}
+	c.dir = dir
+	if err := c.layOut(); err != nil {
+		return err
+	}
+	if c.zookeeper != nil {
+		if err := c.zookeeper.launch(); err != nil {
+			return err
+		}
+		if err := c.zookeeper.waitPort(startTimeout); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.format(); err != nil {
+			return err
+		}
+		if err := n.launch(); err != nil {
+			return err
+		}
+	}
+	return c.ready()
+}
+
+// layOut chooses the ports and writes the properties files of all nodes.
+func (c *Cluster) layOut() error {
+	ports, err := freePorts(2*c.conf.nodes + 1)
+	if err != nil {
+		return err
+	}
+	fill := map[string]string{"REPLICAS": strconv.Itoa(c.conf.nodes)}
+	template := "kraft.properties.in"
+	if c.version.kind == zookeeper {
+		template = "zkbroker.properties.in"
+		fill["ZOOKEEPER"] = "127.0.0.1:" + strconv.Itoa(ports[0])
+		c.zookeeper = &node{cluster: c, name: "zookeeper", port: ports[0]}
+		if err := c.zookeeper.configure("zookeeper.properties.in", fill, nil); err != nil {
+			return err
+		}
+	}
+	var voters []string
+	for i := range c.conf.nodes {
+		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", i+1, ports[2+2*i]))
+	}
+	fill["VOTERS"] = strings.Join(voters, ",")
+	for i := range c.conf.nodes {
+		n := &node{cluster: c, name: fmt.Sprintf("node-%d", i+1), id: int32(i + 1), port: ports[1+2*i]}
+		fill["NODE"] = strconv.Itoa(i + 1)
+		fill["CONTROLLER_PORT"] = strconv.Itoa(ports[2+2*i])
+		if err := n.configure(template, fill, c.conf.properties); err != nil {
+			return err
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	return nil
+}
+
+// Bootstrap gives the address of every node.
+func (c *Cluster) Bootstrap() []string {
+	addrs := make([]string, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		addrs = append(addrs, n.addr())
+	}
+	return addrs
+}
+
+// Addr gives the address of one node.
+func (c *Cluster) Addr(node int32) string { return c.node(node).addr() }
+
+// Kill ends a node at once (SIGKILL), as a machine that fails does.
+func (c *Cluster) Kill(node int32) { c.node(node).process.Kill() }
+
+// Stop ends a node in an orderly way; its partitions move to other nodes.
+func (c *Cluster) Stop(node int32) { c.node(node).process.Stop(2 * stopGrace) }
+
+// Pause stops a node's process without ending it (SIGSTOP): its connections
+// stay open and nothing is answered.
+func (c *Cluster) Pause(node int32) { c.node(node).process.Pause() }
+
+// Continue lets a paused node go on.
+func (c *Cluster) Continue(node int32) { c.node(node).process.Continue() }
+
+// Restart starts a node that Kill or Stop ended, with its data and on its
+// port, and waits until all nodes serve; a node that runs is stopped first.
+func (c *Cluster) Restart(t testing.TB, node int32) {
+	t.Helper()
+	n := c.node(node)
+	n.process.Stop(stopGrace)
+	if err := n.launch(); err != nil {
+		t.Fatalf("restart node %d: %v", node, err)
+	}
+	if err := c.ready(); err != nil {
+		t.Fatalf("restart node %d: %v", node, err)
+	}
+}
+
+// Log gives the file that a node writes its log to.
+func (c *Cluster) Log(node int32) string { return c.node(node).log() }
+
+func (c *Cluster) node(id int32) *node {
+	if id < 1 || int(id) > len(c.nodes) {
+		panic(fmt.Sprintf("broker: no node %d in a cluster of %d", id, len(c.nodes)))
+	}
+	return c.nodes[id-1]
+}
+
+func (c *Cluster) reportFailure(t testing.TB) {
+	if !t.Failed() {
+		return
+	}
+	for _, n := range c.nodes {
+		t.Logf("Kafka %s, last lines of %s:\n%s", c.Version, n.name, proc.Tail(n.log(), 30))
+	}
+}
+
+// stop ends the brokers all at once, then ZooKeeper: a broker that has lost
+// its ZooKeeper does not heed SIGTERM.
+func (c *Cluster) stop() {
+	ended := make(chan struct{})
+	for _, n := range c.nodes {
+		go func() {
+			// The last controllers cannot hand over to anybody and wait for
+			// each other, and the data is thrown away: little patience.
+			n.stop(time.Second)
+			ended <- struct{}{}
+		}()
+	}
+	for range c.nodes {
+		<-ended
+	}
+	if c.zookeeper != nil {
+		c.zookeeper.stop(stopGrace)
+	}
+	_ = os.RemoveAll(c.dir)
+}
+
+// freePorts gives ports that nobody listens on. They lie below the range from
+// which systems take the ports of outgoing connections, any of which could
+// otherwise grab one before the broker does.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range 1000 {
+		if len(ports) == n {
+			return ports, nil
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(15000+rand.IntN(15000)))
+		if err != nil {
+			continue
+		}
+		defer l.Close() // held until all are found, so that they differ
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return nil, errors.New("no free ports on 127.0.0.1")
+}
+
+func brokerFile(name string) (string, error) {
+	root, err := proc.Root()
+	return filepath.Join(root, "testdata", "brokers", name), err
+}

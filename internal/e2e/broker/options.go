@@ -1,0 +1,48 @@
+//go:build unix
+
+package broker
+
+import "maps"
+
+type config struct {
+	nodes      int
+	properties map[string]string
+	scram      []string
+	jvm        []string
+}
+
+// An Option changes how a cluster is started.
+type Option func(*config)
+
+// Nodes is the number of brokers, 1 to 3. Without it there is one.
+func Nodes(n int) Option { return func(c *config) { c.nodes = n } }
+
+// Property sets a property of every broker, over the one of the template in
+// testdata/brokers.
+func Property(name, value string) Option {
+	return func(c *config) { c.properties[name] = value }
+}
+
+// Properties sets several at once.
+func Properties(p map[string]string) Option {
+	return func(c *config) { maps.Copy(c.properties, p) }
+}
+
+// Scram adds a SCRAM user when the storage of a KRaft cluster is formatted,
+// in the notation of kafka-storage: "SCRAM-SHA-256=[name=alice,password=…]".
+func Scram(user string) Option {
+	return func(c *config) { c.scram = append(c.scram, user) }
+}
+
+// JavaProperty defines a system property of the brokers' JVMs.
+func JavaProperty(name, value string) Option {
+	return func(c *config) { c.jvm = append(c.jvm, "-D"+name+"="+value) }
+}
+
+func newConfig(opts []Option) *config {
+	c := &config{nodes: 1, properties: map[string]string{}}
+	for _, o := range opts {
+		o(c)
+	}
+	return c
+}

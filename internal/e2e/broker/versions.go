@@ -1,0 +1,95 @@
+//go:build unix
+
+package broker
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
+)
+
+// kind is how the nodes of a release are started.
+type kind int
+
+const (
+	kraft     kind = iota // controllers of their own
+	zookeeper             // beside a ZooKeeper from the same jars
+)
+
+// A version is one release of Kafka that tests can start. What Maven has to
+// fetch for it is in testdata/brokers/kafka-VERSION.pom.xml.
+type version struct {
+	kind     kind
+	tools    string // release whose Java clients and tools talk to it
+	metadata int16  // version of Metadata that its readiness is asked with
+	config   map[string]string
+}
+
+var versions = map[string]version{
+	"4.4.0":    {kind: kraft, tools: "4.4.0", metadata: 4},
+	"3.9.2":    {kind: kraft, tools: "3.9.2", metadata: 4},
+	"2.8.2":    {kind: zookeeper, tools: "3.9.2", metadata: 4},
+	"1.1.1":    {kind: zookeeper, tools: "3.9.2", metadata: 4},
+	"0.10.2.2": {kind: zookeeper, tools: "3.9.2", metadata: 1},
+}
+
+// Tools is the release whose Java clients and tools fit a broker: its own,
+// or the oldest one at hand that still speaks to it.
+func Tools(brokerVersion string) string { return versions[brokerVersion].tools }
+
+// NeedJava ends the test, as proc.Missing does, where Java or Maven is not
+// installed.
+func NeedJava(t testing.TB) {
+	t.Helper()
+	for _, name := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(name); err != nil {
+			proc.Missing(t, fmt.Sprintf("real Kafka needs a JDK and Maven: no %q found", name))
+		}
+	}
+}
+
+// Classpath fetches the jars of a release when they are not in the cache and
+// gives the Java class path of them.
+func Classpath(release string) (string, error) {
+	root, err := proc.Root()
+	if err != nil {
+		return "", err
+	}
+	pom := filepath.Join(root, "testdata", "brokers", "kafka-"+release+".pom.xml")
+	key, err := os.ReadFile(pom)
+	if err != nil {
+		return "", fmt.Errorf("no such release: %w", err)
+	}
+	dir, err := proc.Cached("kafka/"+release, string(key), func(dir string) error {
+		out, err := exec.Command("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("fetch Kafka %s: %w\n%s", release, err, out)
+		}
+		return nil
+	})
+	return filepath.Join(dir, "*"), err
+}
+
+// JVM gives the java command with a small heap, a quick start and logs on
+// standard error; the main class and its arguments follow.
+func JVM(release, heap string, properties ...string) ([]string, error) {
+	cp, err := Classpath(release)
+	if err != nil {
+		return nil, err
+	}
+	root, err := proc.Root()
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(root, "testdata", "brokers")
+	args := []string{
+		"java", "-Xms32m", "-Xmx" + heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true",
+		"-Dlog4j.configuration=file:" + filepath.Join(conf, "log4j.properties"),
+		"-Dlog4j2.configurationFile=" + filepath.Join(conf, "log4j2.yaml"),
+	}
+	return append(append(args, properties...), "-cp", cp), nil
+}
