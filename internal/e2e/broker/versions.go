@@ -65,9 +65,9 @@ func Classpath(release string) (string, error) {
 		return "", fmt.Errorf("no such release: %w", err)
 	}
 	dir, err := proc.Cached("kafka/"+release, string(key), func(dir string) error {
-		out, err := exec.Command("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir).CombinedOutput()
+		err := proc.Run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir)
 		if err != nil {
-			return fmt.Errorf("fetch Kafka %s: %w\n%s", release, err, out)
+			return fmt.Errorf("fetch Kafka %s: %w", release, err)
 		}
 		return nil
 	})

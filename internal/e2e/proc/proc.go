@@ -156,3 +156,12 @@ func (w *watchdog) dismiss() {
 		_ = w.cmd.Wait()
 	})
 }
+
+// Run runs a program to its end; its output is part of the error.
+func Run(args ...string) error {
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", args[0], err, out)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.MemberDescription;
+import org.apache.kafka.clients.admin.NewPartitionReassignment;
+import org.apache.kafka.clients.admin.NewPartitions;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.ElectionType;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.config.ConfigResource;
+
+/** The commands of the Driver that Kafka's AdminClient carries out. */
+final class AdminCommands {
+    private final Admin admin;
+
+    AdminCommands(Admin admin) {
+        this.admin = admin;
+    }
+
+    JsonNode run(JsonNode r) throws Exception {
+        switch (r.get("cmd").asText()) {
+            case "create-topic":
+                return createTopic(r);
+            case "delete-topic":
+                admin.deleteTopics(List.of(topic(r))).all().get();
+                return null;
+            case "add-partitions":
+                admin.createPartitions(Map.of(topic(r), NewPartitions.increaseTo(r.get("partitions").asInt()))).all().get();
+                return null;
+            case "topic-config":
+                return topicConfig(r);
+            case "describe-topic":
+                return describeTopic(topic(r));
+            case "reassign":
+                return reassign(r);
+            case "elect-preferred":
+                admin.electLeaders(ElectionType.PREFERRED, Set.of(partition(r))).all().get();
+                return null;
+            case "offsets":
+                return offsets(r);
+            case "delete-records":
+                admin.deleteRecords(Map.of(partition(r), RecordsToDelete.beforeOffset(r.get("offset").asLong()))).all().get();
+                return null;
+            case "committed":
+                return committed(r.get("group").asText());
+            case "alter-offsets":
+                return alterOffsets(r);
+            case "describe-group":
+                return describeGroup(r.get("group").asText());
+            case "delete-group":
+                admin.deleteConsumerGroups(List.of(r.get("group").asText())).all().get();
+                return null;
+            default:
+                throw new IllegalArgumentException("unknown command " + r.get("cmd"));
+        }
+    }
+
+    private static String topic(JsonNode r) {
+        return r.get("topic").asText();
+    }
+
+    private static TopicPartition partition(JsonNode r) {
+        return new TopicPartition(topic(r), r.get("partition").asInt());
+    }
+
+    private JsonNode createTopic(JsonNode r) throws Exception {
+        NewTopic t = new NewTopic(topic(r), Optional.of(r.get("partitions").asInt()), Optional.empty());
+        if (r.hasNonNull("replicas")) { // per partition the list of its nodes
+            Map<Integer, List<Integer>> replicas = new HashMap<>();
+            for (JsonNode nodes : r.get("replicas")) {
+                replicas.put(replicas.size(), integers(nodes));
+            }
+            t = new NewTopic(topic(r), replicas);
+        }
+        Map<String, String> configs = new HashMap<>();
+        if (r.hasNonNull("configs")) {
+            r.get("configs").properties().forEach(e -> configs.put(e.getKey(), e.getValue().asText()));
+        }
+        admin.createTopics(List.of(t.configs(configs))).all().get();
+        return null;
+    }
+
+    private static List<Integer> integers(JsonNode list) {
+        List<Integer> out = new ArrayList<>();
+        list.forEach(n -> out.add(n.asInt()));
+        return out;
+    }
+
+    private JsonNode topicConfig(JsonNode r) throws Exception {
+        Collection<AlterConfigOp> ops = new ArrayList<>();
+        r.get("configs").properties().forEach(
+            e -> ops.add(new AlterConfigOp(new ConfigEntry(e.getKey(), e.getValue().asText()), AlterConfigOp.OpType.SET)));
+        admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.TOPIC, topic(r)), ops)).all().get();
+        return null;
+    }
+
+    private JsonNode describeTopic(String topic) throws Exception {
+        TopicDescription d = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
+        ObjectNode result = Driver.JSON.createObjectNode();
+        ArrayNode partitions = result.put("id", d.topicId().toString()).putArray("partitions");
+        for (TopicPartitionInfo p : d.partitions()) {
+            ObjectNode n = partitions.addObject();
+            n.put("partition", p.partition()).put("leader", p.leader() == null ? -1 : p.leader().id());
+            ids(n.putArray("replicas"), p.replicas());
+            ids(n.putArray("isr"), p.isr());
+        }
+        return result;
+    }
+
+    private static void ids(ArrayNode out, List<Node> nodes) {
+        nodes.forEach(n -> out.add(n.id()));
+    }
+
+    private JsonNode reassign(JsonNode r) throws Exception {
+        NewPartitionReassignment target = new NewPartitionReassignment(integers(r.get("nodes")));
+        admin.alterPartitionReassignments(Map.of(partition(r), Optional.of(target))).all().get();
+        return null;
+    }
+
+    /** Offsets of all partitions: "spec" is "earliest", "latest" or a timestamp in milliseconds. */
+    private JsonNode offsets(JsonNode r) throws Exception {
+        String spec = r.get("spec").asText();
+        OffsetSpec s = spec.equals("earliest") ? OffsetSpec.earliest()
+            : spec.equals("latest") ? OffsetSpec.latest() : OffsetSpec.forTimestamp(Long.parseLong(spec));
+        int count = admin.describeTopics(List.of(topic(r))).allTopicNames().get().get(topic(r)).partitions().size();
+        Map<TopicPartition, OffsetSpec> ask = new HashMap<>();
+        for (int p = 0; p < count; p++) {
+            ask.put(new TopicPartition(topic(r), p), s);
+        }
+        ArrayNode result = Driver.JSON.createArrayNode();
+        admin.listOffsets(ask).all().get().forEach(
+            (tp, info) -> result.addObject().put("topic", tp.topic()).put("partition", tp.partition()).put("offset", info.offset()));
+        return result;
+    }
+
+    private JsonNode committed(String group) throws Exception {
+        ArrayNode result = Driver.JSON.createArrayNode();
+        admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().forEach((tp, o) -> {
+            if (o != null) {
+                result.addObject().put("topic", tp.topic()).put("partition", tp.partition()).put("offset", o.offset())
+                    .put("metadata", o.metadata()).put("leaderEpoch", o.leaderEpoch().orElse(-1));
+            }
+        });
+        return result;
+    }
+
+    private JsonNode alterOffsets(JsonNode r) throws Exception {
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        for (JsonNode o : r.get("offsets")) {
+            offsets.put(partition(o), new OffsetAndMetadata(o.get("offset").asLong(), o.path("metadata").asText("")));
+        }
+        admin.alterConsumerGroupOffsets(r.get("group").asText(), offsets).all().get();
+        return null;
+    }
+
+    private JsonNode describeGroup(String group) throws Exception {
+        ConsumerGroupDescription d = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
+        ObjectNode result = Driver.JSON.createObjectNode();
+        result.put("state", d.state().toString()).put("assignor", d.partitionAssignor()).put("coordinator", d.coordinator().id());
+        ArrayNode members = result.putArray("members");
+        for (MemberDescription m : d.members()) {
+            ObjectNode n = members.addObject();
+            n.put("memberId", m.consumerId()).put("clientId", m.clientId()).put("host", m.host());
+            n.put("groupInstanceId", m.groupInstanceId().orElse(""));
+            ArrayNode assignment = n.putArray("assignment");
+            for (TopicPartition tp : m.assignment().topicPartitions()) {
+                assignment.addObject().put("topic", tp.topic()).put("partition", tp.partition());
+            }
+        }
+        return result;
+    }
+}
