@@ -33,21 +33,20 @@ func sortedMembers(members []Member) []Member {
 // begins with the client id, which may hold any character. The order differs from
 // Go's for characters from U+E000 to U+FFFF beside those above.
 func compareStrings(a, b string) int {
-	for i := 0; i < len(a) && i < len(b); {
-		x, n := utf8.DecodeRuneInString(a[i:])
-		y, m := utf8.DecodeRuneInString(b[i:])
+	restA, restB := a, b
+	for restA != "" && restB != "" {
+		x, n := utf8.DecodeRuneInString(restA)
+		y, m := utf8.DecodeRuneInString(restB)
 		if x != y {
 			if (x > 0xFFFF) != (y > 0xFFFF) && min(x, y) >= 0xE000 {
 				return cmp.Compare(y, x)
 			}
 			return cmp.Compare(x, y)
 		}
-		if n != m {
-			break
-		}
-		i += n
+		restA, restB = restA[n:], restB[m:]
 	}
-	return strings.Compare(a, b)
+	// Bytes that are no UTF-8 are all alike above; a and b still need one order.
+	return cmp.Or(cmp.Compare(len(restA), len(restB)), strings.Compare(a, b))
 }
 
 // subscribers returns the members of each topic that exists, in the given order of

@@ -1,0 +1,99 @@
+package kafka
+
+import (
+	"reflect"
+
+	"github.com/kafkaconsumer/kafka/assignors"
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// An unbuiltField is a part of Config that has its name and place, but that this
+// version does not support. Ignoring it would be worse than refusing it.
+type unbuiltField struct {
+	field string
+	what  string               // what is not built yet
+	used  func(c *Config) bool // whether c asks for it; nil: the field is not zero
+}
+
+// unbuiltFields are all of them.
+var unbuiltFields = []unbuiltField{
+	{field: "SSLSkipHostnameCheck", what: notBuiltUseTLS},
+	{field: "SSLCAFile", what: notBuiltUseTLS},
+	{field: "SSLCertFile", what: notBuiltUseTLS},
+	{field: "SSLKeyFile", what: notBuiltUseTLS},
+	{field: "SSLPassword", what: notBuiltUseTLS},
+	{field: "SSLCRLFile", what: notBuiltUseTLS},
+	{field: "SSLCiphers", what: notBuiltUseTLS},
+	{field: "SASLMechanism", what: notBuiltUseSASL},
+	{field: "SASLUsername", what: notBuiltUseSASL},
+	{field: "SASLPassword", what: notBuiltUseSASL},
+	{field: "SASLKerberosServiceName", what: notBuiltUseSASL},
+	{field: "SASLKerberosDomainName", what: notBuiltUseSASL},
+	{field: "SASLOAuthTokenProvider", what: notBuiltUseSASL},
+	{field: "APIVersion", what: "a release below 0.10.0 is not built yet", used: func(c *Config) bool {
+		release, err := protocol.ParseRelease(c.APIVersion)
+		return err == nil && release.Less(oldestRelease)
+	}},
+	{field: "MetricReporters", what: notBuilt},
+	{field: "MetricsNumSamples", what: notBuilt},
+	{field: "MetricsSampleWindow", what: notBuilt},
+	{field: "PartitionAssignmentStrategy", what: "cooperative rebalancing is not built yet", used: func(c *Config) bool {
+		highest, ok := commonProtocol(c.PartitionAssignmentStrategy)
+		return ok && highest == assignors.Cooperative
+	}},
+	{field: "GroupInstanceID", what: notBuilt},
+	{field: "GroupProtocol", what: `"consumer" is not built yet`, used: func(c *Config) bool {
+		return c.GroupProtocol == GroupProtocolConsumer
+	}},
+	{field: "GroupRemoteAssignor", what: notBuilt},
+	{field: "ClientRack", what: notBuilt},
+	{field: "ClientDNSLookup", what: `"resolve_canonical_bootstrap_servers_only" is not built yet`, used: func(c *Config) bool {
+		return c.ClientDNSLookup == DNSResolveCanonicalBootstrapServersOnly
+	}},
+	{field: "DisableFetchSessions", what: "fetch sessions are not built yet, so none are used anyway"},
+}
+
+const (
+	notBuilt        = "this is not built yet"
+	notBuiltUseTLS  = "this is not built yet; TLS takes a whole *tls.Config"
+	notBuiltUseSASL = "this is not built yet; SASL takes a mechanism of one's own"
+)
+
+// oldestRelease is the oldest that APIVersion may name.
+var oldestRelease = mustParseRelease("0.10.0")
+
+func mustParseRelease(s string) protocol.Release {
+	release, err := protocol.ParseRelease(s)
+	if err != nil {
+		panic(err)
+	}
+	return release
+}
+
+// in tells whether c asks for what is not built.
+func (u unbuiltField) in(c *Config) bool {
+	if u.used != nil {
+		return u.used(c)
+	}
+	return !reflect.ValueOf(c).Elem().FieldByName(u.field).IsZero()
+}
+
+// commonProtocol returns the highest rebalance protocol that all assignors
+// support; false when there is none.
+func commonProtocol(list []assignors.Assignor) (highest assignors.Protocol, ok bool) {
+	supported := make(map[assignors.Protocol]int)
+	for _, a := range list {
+		if isNil(a) {
+			return 0, false
+		}
+		for _, p := range assignorProtocols(a) {
+			supported[p]++
+		}
+	}
+	for p, n := range supported {
+		if n == len(list) && (!ok || p > highest) {
+			highest, ok = p, true
+		}
+	}
+	return highest, ok
+}
