@@ -1,0 +1,52 @@
+"""Consumes as a member of a group with kafka-python; one JSON line per record and per change of the assignment.
+
+Ends in an orderly way (commit, leave) when standard input ends or SIGTERM comes.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+
+import kafka
+
+
+def say(line):
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def text(data):
+    return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
+class Listener(kafka.ConsumerRebalanceListener):
+    def __init__(self, consumer):
+        self.consumer = consumer
+
+    def on_partitions_revoked(self, revoked):
+        say({"assigned": []})
+
+    def on_partitions_assigned(self, assigned):
+        say({"assigned": sorted(tp.partition for tp in self.consumer.assignment())})
+
+
+def main():
+    bootstrap, group, topic, options = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","), group_id=group, auto_offset_reset="earliest", **options)
+    consumer.subscribe([topic], listener=Listener(consumer))
+    while not ended.is_set():
+        for records in consumer.poll(timeout_ms=100).values():
+            for r in records:
+                say({"topic": r.topic, "partition": r.partition, "offset": r.offset, "key": text(r.key), "value": text(r.value)})
+    consumer.close()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+main()
