@@ -1,0 +1,207 @@
+package testbroker
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const maxOffsetMetadata = 4096
+
+// A CommittedOffset is what a group committed for a partition.
+type CommittedOffset struct {
+	Offset      int64
+	LeaderEpoch int32 // -1: none told
+	Metadata    string
+}
+
+// Committed returns a copy of what a group committed, by topic and partition.
+func (c *Cluster) Committed(groupName string) map[string]map[int32]CommittedOffset {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]map[int32]CommittedOffset{}
+	for topic, partitions := range c.groupLocked(groupName).offsets {
+		out[topic] = maps.Clone(partitions)
+	}
+	return out
+}
+
+// CommittedOffset returns what a group committed for one partition, -1 for nothing.
+func (c *Cluster) CommittedOffset(groupName, topic string, partition int32) int64 {
+	if o, ok := c.Committed(groupName)[topic][partition]; ok {
+		return o.Offset
+	}
+	return -1
+}
+
+// SetCommitted stores an offset for a group, as a commit by somebody else.
+func (c *Cluster) SetCommitted(groupName, topic string, partition int32, offset CommittedOffset) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.groupLocked(groupName).store(topic, partition, offset)
+	c.wakeLocked()
+}
+
+func (g *group) store(topic string, partition int32, offset CommittedOffset) {
+	if g.offsets[topic] == nil {
+		g.offsets[topic] = map[int32]CommittedOffset{}
+	}
+	g.offsets[topic][partition] = offset
+}
+
+func (c *Cluster) offsetCommit(n *node, req *kmsg.OffsetCommitRequest) kmsg.Response {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, code := c.coordinatedLocked(n, req.Group)
+	if code == 0 {
+		code = g.mayCommit(req)
+	}
+	resp := kmsg.NewPtrOffsetCommitResponse()
+	for _, t := range req.Topics {
+		topic := kmsg.NewOffsetCommitResponseTopic()
+		topic.Topic = t.Topic
+		for _, p := range t.Partitions {
+			part := kmsg.NewOffsetCommitResponseTopicPartition()
+			part.Partition, part.ErrorCode = p.Partition, code
+			if code == 0 {
+				part.ErrorCode = c.commitLocked(g, req.Version, t.Topic, p)
+			}
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		resp.Topics = append(resp.Topics, topic)
+	}
+	c.wakeLocked()
+	return resp
+}
+
+// mayCommit checks who commits: members with their generation, or, while the
+// group has none, anyone without.
+func (g *group) mayCommit(req *kmsg.OffsetCommitRequest) int16 {
+	if req.Version < 1 || req.Generation < 0 && req.MemberID == "" && req.InstanceID == nil {
+		if g.state != groupEmpty {
+			return codeUnknownMemberID
+		}
+		return 0
+	}
+	m, code := g.known(req.MemberID, req.InstanceID)
+	switch {
+	case code != 0:
+		return code
+	case req.Generation != g.generation:
+		return codeIllegalGeneration
+	case g.state == groupCompleting:
+		return codeRebalanceInProgress
+	}
+	g.alive(m)
+	return 0
+}
+
+func (c *Cluster) commitLocked(g *group, version int16, topic string, p kmsg.OffsetCommitRequestTopicPartition) int16 {
+	if t := c.topics[topic]; t == nil || p.Partition < 0 || int(p.Partition) >= len(t.partitions) {
+		return codeUnknownTopic
+	}
+	o := CommittedOffset{Offset: p.Offset, LeaderEpoch: -1}
+	if version >= 6 {
+		o.LeaderEpoch = p.LeaderEpoch
+	}
+	if p.Metadata != nil {
+		o.Metadata = *p.Metadata
+	}
+	if len(o.Metadata) > maxOffsetMetadata {
+		return codeOffsetMetadataTooLarge
+	}
+	g.store(topic, p.Partition, o)
+	return 0
+}
+
+// askedTopic is a topic of an OffsetFetch in either layout.
+type askedTopic struct {
+	name       string
+	partitions []int32
+}
+
+func (c *Cluster) offsetFetch(n *node, req *kmsg.OffsetFetchRequest) kmsg.Response {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	resp := kmsg.NewPtrOffsetFetchResponse()
+	if req.Version >= 8 {
+		for _, asked := range req.Groups {
+			resp.Groups = append(resp.Groups, c.fetchGroupLocked(n, asked))
+		}
+		return resp
+	}
+	var asked []askedTopic
+	for _, t := range req.Topics {
+		asked = append(asked, askedTopic{t.Topic, t.Partitions})
+	}
+	g, code := c.coordinatedLocked(n, req.Group)
+	resp.ErrorCode = code
+	if code == 0 && req.Topics == nil && req.Version >= 2 {
+		asked = g.allTopics()
+	}
+	for _, t := range asked {
+		topic := kmsg.NewOffsetFetchResponseTopic()
+		topic.Topic = t.name
+		for _, partition := range t.partitions {
+			part := kmsg.NewOffsetFetchResponseTopicPartition()
+			o, found := g.committed(t.name, partition)
+			part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = partition, o.Offset, o.LeaderEpoch, &o.Metadata
+			switch {
+			case code != 0 && req.Version < 2:
+				part.ErrorCode = code
+			case !found && req.Version == 0: // ZooKeeper's way of saying that there is none
+				part.ErrorCode = codeUnknownTopic
+			}
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		resp.Topics = append(resp.Topics, topic)
+	}
+	return resp
+}
+
+func (c *Cluster) fetchGroupLocked(n *node, asked kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
+	out := kmsg.NewOffsetFetchResponseGroup()
+	out.Group = asked.Group
+	g, code := c.coordinatedLocked(n, asked.Group)
+	if code != 0 {
+		out.ErrorCode = code
+		return out
+	}
+	topics := g.allTopics()
+	if asked.Topics != nil {
+		topics = nil
+		for _, t := range asked.Topics {
+			topics = append(topics, askedTopic{t.Topic, t.Partitions})
+		}
+	}
+	for _, t := range topics {
+		topic := kmsg.NewOffsetFetchResponseGroupTopic()
+		topic.Topic = t.name
+		for _, partition := range t.partitions {
+			part := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+			o, _ := g.committed(t.name, partition)
+			part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = partition, o.Offset, o.LeaderEpoch, &o.Metadata
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		out.Topics = append(out.Topics, topic)
+	}
+	return out
+}
+
+func (g *group) allTopics() []askedTopic {
+	var out []askedTopic
+	for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
+		out = append(out, askedTopic{name, slices.Sorted(maps.Keys(g.offsets[name]))})
+	}
+	return out
+}
+
+func (g *group) committed(topic string, partition int32) (CommittedOffset, bool) {
+	if g != nil {
+		if o, ok := g.offsets[topic][partition]; ok {
+			return o, true
+		}
+	}
+	return CommittedOffset{Offset: -1, LeaderEpoch: -1}, false
+}
