@@ -1,0 +1,439 @@
+package conn
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	readBufferBytes = 32 << 10
+	// maxControlBody bounds the answers that kmsg decodes; only Metadata, whose
+	// counts are walked before, may be larger.
+	maxControlBody = 16 << 20
+)
+
+// ErrOutOfOrder is the reason of a connection closed because an answer did not
+// belong to the oldest unanswered request.
+var ErrOutOfOrder = errors.New("answer with an unexpected correlation id")
+
+// release090 is the first release that always echoes the correlation id.
+var release090, _ = protocol.ParseRelease("0.9")
+
+// A Link is one connection that is ready for requests. Its methods are for one
+// goroutine at a time, except Close, Done, Err and those that only tell what
+// the link is. A link that failed stays failed.
+type Link struct {
+	cfg      *Config
+	node     int32
+	addr     Addr
+	raw      net.Conn // closing it unblocks whoever reads or writes
+	conn     net.Conn // raw, or TLS over it
+	reader   *protocol.Reader
+	versions *protocol.Versions
+	hooks    linkHooks
+	opened   time.Time
+
+	correlation atomic.Int32
+	frame       []byte    // reused by the synchronous requests
+	throttled   time.Time // no request is sent before it (KIP-219)
+	reauthAt    time.Time // zero: the session does not end
+	proved      bool      // a request was answered since the setup
+
+	done chan struct{}
+
+	mu    sync.Mutex
+	err   error       // the first failure; set before done is closed
+	timer *time.Timer // closes the link with alarm at its time
+	alarm *Error      // nil: none
+	due   time.Time
+}
+
+// linkHooks tell a Broker what becomes of its links. Each is called at most
+// once, from any goroutine, without a lock held.
+type linkHooks struct {
+	proved func()                   // the first request after the setup was answered
+	dead   func(l *Link, err error) // the link failed or was closed
+}
+
+func newLink(cfg *Config, node int32, addr Addr, raw net.Conn, hooks linkHooks) *Link {
+	l := &Link{
+		cfg: cfg, node: node, addr: addr, raw: raw, conn: raw, hooks: hooks,
+		opened: time.Now(), done: make(chan struct{}),
+	}
+	l.timer = time.AfterFunc(time.Hour, l.onTimer)
+	l.timer.Stop()
+	return l
+}
+
+// Versions returns what the broker supports.
+func (l *Link) Versions() *protocol.Versions { return l.versions }
+
+// Node returns the broker's id, or -1 for a bootstrap server.
+func (l *Link) Node() int32 { return l.node }
+
+// Addr returns the address that was dialled.
+func (l *Link) Addr() Addr { return l.addr }
+
+// LocalAddr returns this side's end of the connection.
+func (l *Link) LocalAddr() net.Addr { return l.raw.LocalAddr() }
+
+// Done is closed when the link is.
+func (l *Link) Done() <-chan struct{} { return l.done }
+
+// Err returns why the link was closed, or nil. It is an *[Error].
+func (l *Link) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Close closes the connection; what waits on it fails with [ErrClosed]. It may
+// be called from any goroutine, more than once.
+func (l *Link) Close() { l.fail(OpClose, ErrClosed) }
+
+// fail closes the link with a reason unless it has one, and returns the reason
+// that it has.
+func (l *Link) fail(op string, err error) error { return l.failWith(l.newError(op, err)) }
+
+func (l *Link) newError(op string, err error) *Error {
+	return &Error{Node: l.node, Addr: l.addr, Op: op, Err: err}
+}
+
+func (l *Link) failWith(err error) error {
+	l.mu.Lock()
+	first := l.err == nil
+	if first {
+		l.err = err
+	}
+	err = l.err
+	l.mu.Unlock()
+	if !first {
+		return err
+	}
+	l.timer.Stop()
+	close(l.done)
+	// TLS's own Close could wait for a peer that does not read; Kafka needs no
+	// goodbye.
+	l.raw.Close()
+	if l.hooks.dead != nil {
+		l.hooks.dead(l, err)
+	}
+	return err
+}
+
+// arm closes the link with err after d unless it is armed anew before. It
+// returns the failure of a link that is closed already.
+func (l *Link) arm(d time.Duration, err *Error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	l.alarm, l.due = err, time.Now().Add(d)
+	l.timer.Reset(d)
+	return nil
+}
+
+func (l *Link) disarm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.alarm = nil
+	l.timer.Stop()
+}
+
+// armIdle starts the time after which an unused link is closed.
+func (l *Link) armIdle() {
+	if l.cfg.MaxIdle <= 0 {
+		l.disarm()
+		return
+	}
+	_ = l.arm(l.cfg.MaxIdle, l.newError(OpClose, ErrIdle)) // a closed link needs no alarm
+}
+
+func (l *Link) onTimer() {
+	l.mu.Lock()
+	alarm := l.alarm
+	// The timer may have fired just before it was armed for something else.
+	if alarm != nil && time.Now().Before(l.due) {
+		alarm = nil
+	}
+	l.mu.Unlock()
+	if alarm != nil {
+		_ = l.failWith(alarm)
+	}
+}
+
+// within runs an exchange with the broker, which is over when ctx ends, when
+// timeout has passed, or when the link is closed: the link is closed then, and
+// the reading and writing inside fail. what names the thing waited for.
+func (l *Link) within(ctx context.Context, timeout time.Duration, what string, exchange func() error) error {
+	if ctx.Err() != nil {
+		return l.newError(OpTimeout, ctxError(ctx))
+	}
+	alarm := l.newError(OpTimeout, &timeoutError{what, timeout})
+	if err := l.arm(timeout, alarm); err != nil {
+		return err
+	}
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { _ = l.fail(OpTimeout, ctxError(ctx)) })
+		defer stop()
+	}
+	err := exchange()
+	l.armIdle()
+	return err
+}
+
+// Do sends req in the highest common version and returns the answer. It is
+// bounded by ctx and Config.RequestTimeout. The error is an
+// *[protocol.UnsupportedVersionError], what [protocol.DecodeResponse] says
+// about an answer, or an *[Error] or *[AuthError], after which the link is
+// closed, unless ctx had ended before anything was sent.
+func (l *Link) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.pick(req); err != nil {
+		return nil, err
+	}
+	resp, err := l.roundTrip(ctx, req, l.cfg.RequestTimeout)
+	if err == nil {
+		l.noteAnswer()
+		l.Throttle(throttleOf(resp))
+	}
+	return resp, err
+}
+
+// Stream sends a request of the given API and version, whose body the function
+// body appends to dst, and calls read on the same goroutine when the answer's
+// header was read: r then ends where the answer does. Bytes that read leaves
+// are an error. The errors are those of Do, and every one of read, after which
+// the link is closed too, because where the next answer begins is lost.
+// Timeout bounds the whole exchange; zero or less means Config.RequestTimeout.
+func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, body func(dst []byte) []byte,
+	read func(r *protocol.Reader) error, timeout time.Duration,
+) error {
+	if timeout <= 0 {
+		timeout = l.cfg.RequestTimeout
+	}
+	if err := l.ready(ctx); err != nil {
+		return err
+	}
+	id := l.correlation.Add(1)
+	frame := protocol.AppendRequestHeader(l.frame[:0], key, version, id, l.cfg.ClientID, flexible)
+	frame = protocol.FinishFrame(body(frame))
+	l.frame = frame
+	err := l.within(ctx, timeout, "answer to "+protocol.APIName(key), func() error {
+		if _, err := l.conn.Write(frame); err != nil {
+			return l.fail(OpWrite, err)
+		}
+		if err := l.readHeader(answerHeader{key: key, version: version, id: id, flexible: flexible}); err != nil {
+			return l.fail(OpRead, err)
+		}
+		if err := read(l.reader); err != nil {
+			return l.fail(OpRead, err)
+		}
+		if n := l.reader.Remaining(); n > 0 {
+			return l.fail(OpRead, fmt.Errorf("%d bytes are left over in the answer to %s", n, protocol.APIName(key)))
+		}
+		return nil
+	})
+	if err == nil {
+		l.noteAnswer()
+	}
+	return err
+}
+
+// Throttle makes the next request wait for d, as the broker asked for in its
+// answer (KIP-219). Do calls it itself; after Stream its caller does. A broker
+// that asks for more than Config.RequestTimeout gets that: it mutes the
+// connection itself for as long as it wants.
+func (l *Link) Throttle(d time.Duration) {
+	if d > 0 {
+		l.throttled = time.Now().Add(min(d, l.cfg.RequestTimeout))
+	}
+}
+
+// throttleOf returns how long the client is to hold back the connection. Below
+// the versions of KIP-219 the broker has waited itself.
+func throttleOf(resp kmsg.Response) time.Duration {
+	if t, ok := resp.(kmsg.ThrottleResponse); ok {
+		if millis, afterwards := t.Throttle(); afterwards && millis > 0 {
+			return time.Duration(millis) * time.Millisecond
+		}
+	}
+	return 0
+}
+
+// ready waits out a throttle and renews an authentication about to end.
+func (l *Link) ready(ctx context.Context) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if d := time.Until(l.throttled); d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return l.newError(OpTimeout, ctxError(ctx))
+		case <-l.done:
+			return l.Err()
+		}
+	}
+	if !l.reauthAt.IsZero() && !time.Now().Before(l.reauthAt) {
+		return l.authenticate(ctx)
+	}
+	return nil
+}
+
+func (l *Link) noteAnswer() {
+	if !l.proved {
+		l.proved = true
+		if l.hooks.proved != nil {
+			l.hooks.proved()
+		}
+	}
+}
+
+// pick sets the version of req that both sides know best.
+func (l *Link) pick(req kmsg.Request) error {
+	lowest, highest := versionRange(req)
+	version, err := l.versions.Pick(req.Key(), lowest, highest)
+	if err != nil {
+		var unsupported *protocol.UnsupportedVersionError
+		if errors.As(err, &unsupported) {
+			unsupported.Broker = l.node
+		}
+		return err
+	}
+	req.SetVersion(version)
+	return nil
+}
+
+// encode appends the frame of a request, whose version is set, to dst, which
+// is empty.
+func (l *Link) encode(dst []byte, req kmsg.Request) ([]byte, answerHeader) {
+	h := answerHeader{key: req.Key(), version: req.GetVersion(), id: l.correlation.Add(1)}
+	// The answer to ApiVersions has the old header in every version, because
+	// the client cannot know yet what the broker speaks (KIP-511).
+	h.flexible = req.IsFlexible() && h.key != protocol.KeyApiVersions
+	frame := protocol.AppendRequestHeader(dst, h.key, h.version, h.id, l.cfg.ClientID, req.IsFlexible())
+	return protocol.FinishFrame(req.AppendTo(frame)), h
+}
+
+// roundTrip sends a request whose version is set.
+func (l *Link) roundTrip(ctx context.Context, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
+	body, err := l.exchangeBody(ctx, req, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return decode(req.ResponseKind(), body)
+}
+
+// exchangeBody sends a request whose version is set and returns the answer's
+// body as it came.
+func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.Duration) (body []byte, err error) {
+	frame, header := l.encode(l.frame[:0], req)
+	l.frame = frame
+	err = l.within(ctx, timeout, "answer to "+protocol.APIName(header.key), func() error {
+		if _, err := l.conn.Write(frame); err != nil {
+			return l.fail(OpWrite, err)
+		}
+		err := l.readHeader(header)
+		if err == nil {
+			body, err = l.readBody(header.key)
+		}
+		if err != nil {
+			return l.fail(OpRead, err)
+		}
+		return nil
+	})
+	return body, err
+}
+
+// token sends a SASL token without a Kafka header and returns the one that
+// comes back.
+func (l *Link) token(ctx context.Context, token []byte) (answer []byte, err error) {
+	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(token))), token...)
+	err = l.within(ctx, l.cfg.RequestTimeout, "answer to a SASL token", func() error {
+		if _, err := l.conn.Write(frame); err != nil {
+			return l.fail(OpWrite, err)
+		}
+		_, err := l.reader.Frame()
+		if err == nil {
+			answer, err = l.readBody(protocol.KeySaslAuthenticate)
+		}
+		if err != nil {
+			return l.fail(OpRead, err)
+		}
+		return nil
+	})
+	return answer, err
+}
+
+// answerHeader is what the header of an answer has to be like.
+type answerHeader struct {
+	key, version int16
+	id           int32
+	flexible     bool
+}
+
+// readHeader reads up to the body of the answer that is next.
+func (l *Link) readHeader(want answerHeader) error {
+	id, err := l.readID()
+	if err != nil {
+		return err
+	}
+	return l.checkHeader(want, id)
+}
+
+// readID reads the beginning of the next answer.
+func (l *Link) readID() (int32, error) {
+	if _, err := l.reader.Frame(); err != nil {
+		return 0, err
+	}
+	id := l.reader.Int32()
+	return id, l.reader.Err()
+}
+
+// checkHeader checks the id of an answer and reads the rest of its header.
+func (l *Link) checkHeader(want answerHeader, id int32) error {
+	if id != want.id && !l.forgivesID(want, id) {
+		return fmt.Errorf("%w: %d instead of %d, that of %s", ErrOutOfOrder, id, want.id, protocol.APIName(want.key))
+	}
+	l.reader.SetAPI(protocol.APIName(want.key))
+	if want.flexible {
+		l.reader.SkipTags()
+	}
+	return l.reader.Err()
+}
+
+// forgivesID is for brokers of 0.8.2, whose first answer to the look-up of a
+// coordinator may carry correlation id 0.
+func (l *Link) forgivesID(want answerHeader, id int32) bool {
+	return id == 0 && want.key == protocol.KeyFindCoordinator && want.version == 0 && l.versions.Release().Less(release090)
+}
+
+// readBody reads the rest of an answer; the buffer grows as bytes arrive.
+func (l *Link) readBody(key int16) ([]byte, error) {
+	if n := l.reader.Remaining(); n > maxControlBody && key != protocol.KeyMetadata {
+		return nil, fmt.Errorf("the answer to %s has %d bytes, more than the %d allowed", protocol.APIName(key), n, maxControlBody)
+	}
+	return l.reader.Body(nil)
+}
+
+func decode(resp kmsg.Response, body []byte) (kmsg.Response, error) {
+	if err := protocol.DecodeResponse(resp, body); err != nil {
+		return nil, err
+	}
+	return resp, nil
+}

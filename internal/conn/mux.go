@@ -1,0 +1,397 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A Mux pipelines the requests of any number of goroutines over one Link: they
+// are written in the order in which they came, at most Config.MaxInFlight are
+// unanswered, and the answers come in the same order. When one is not answered
+// in time, or an answer belongs to no request, the connection is closed and
+// everything on it fails with the reason.
+type Mux struct {
+	link *Link
+	wake chan struct{} // of the writer; capacity 1
+	wg   sync.WaitGroup
+
+	mu       sync.Mutex
+	queue    []*call // not written yet
+	inFlight []*call // written or being written, oldest first
+	throttle time.Time
+	idle     time.Time // since when nothing is waiting
+	timer    *time.Timer
+	err      error // why the mux ended
+	done     chan struct{}
+}
+
+// call is one request of a Mux.
+type call struct {
+	header   answerHeader
+	frame    []byte
+	resp     kmsg.Response
+	timeout  time.Duration
+	deadline time.Time // set when it is written
+	outcome  chan outcome
+}
+
+type outcome struct {
+	resp kmsg.Response
+	err  error
+}
+
+// NewMux starts a Mux over l, which belongs to it from then on. It must be
+// closed.
+func NewMux(l *Link) *Mux { return newMux(l, new(sync.WaitGroup)) }
+
+// newMux starts a Mux whose goroutines its owner awaits too.
+func newMux(l *Link, owner *sync.WaitGroup) *Mux {
+	// The mux has its own idea of what is idle and late.
+	l.disarm()
+	m := &Mux{link: l, wake: make(chan struct{}, 1), done: make(chan struct{}), idle: time.Now()}
+	m.mu.Lock()
+	m.timer = time.AfterFunc(time.Hour, m.onTimer)
+	m.scheduleLocked(m.idle)
+	m.mu.Unlock()
+	for _, run := range []func(){m.read, m.write} {
+		owner.Add(1)
+		m.wg.Go(func() {
+			defer owner.Done()
+			run()
+		})
+	}
+	return m
+}
+
+// Link returns the link below; it must not be used for requests.
+func (m *Mux) Link() *Link { return m.link }
+
+// Done is closed when the mux has ended.
+func (m *Mux) Done() <-chan struct{} { return m.done }
+
+// Err returns why the mux ended, or nil.
+func (m *Mux) Err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+// Close closes the connection, fails what is unanswered with [ErrClosed] and
+// returns when the goroutines of the mux have ended.
+func (m *Mux) Close() {
+	m.end(m.link.fail(OpClose, ErrClosed))
+	m.wg.Wait()
+}
+
+// Do sends req in the highest common version and returns the answer. It is
+// bounded by ctx, whose end abandons this answer only, and, from the write on,
+// by Config.RequestTimeout. The errors are those of [Link.Do].
+func (m *Mux) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	return m.DoTimeout(ctx, req, m.link.cfg.RequestTimeout)
+}
+
+// DoTimeout is Do with another bound than Config.RequestTimeout, for requests
+// that the broker holds, such as JoinGroup.
+func (m *Mux) DoTimeout(ctx context.Context, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
+	if err := m.link.pick(req); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctxError(ctx)
+	}
+	c := &call{resp: req.ResponseKind(), timeout: timeout, outcome: make(chan outcome, 1)}
+	// It is encoded here, so that req belongs to its caller again when this
+	// returns early.
+	c.frame, c.header = m.link.encode(nil, req)
+	if err := m.enqueue(c); err != nil {
+		return nil, &unsentError{err}
+	}
+	select {
+	case o := <-c.outcome:
+		return o.resp, o.err
+	case <-ctx.Done():
+		m.abandon(c)
+		return nil, ctxError(ctx)
+	}
+}
+
+func (m *Mux) enqueue(c *call) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	m.queue = append(m.queue, c)
+	m.scheduleLocked(time.Now())
+	m.wakeWriter()
+	return nil
+}
+
+// abandon takes a call out of the queue, if it still waits there. Otherwise
+// its answer will be read and dropped.
+func (m *Mux) abandon(c *call) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, queued := range m.queue {
+		if queued == c {
+			m.queue = append(m.queue[:i], m.queue[i+1:]...)
+			m.noteIdleLocked(time.Now())
+			return
+		}
+	}
+}
+
+func (m *Mux) wakeWriter() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// write is the goroutine that writes requests. newMux starts it, end stops it,
+// Close awaits it.
+func (m *Mux) write() {
+	for {
+		c := m.next()
+		if c == nil {
+			select {
+			case <-m.wake:
+			case <-m.done:
+				return
+			}
+			continue
+		}
+		if _, err := m.link.conn.Write(c.frame); err != nil {
+			m.end(m.link.fail(OpWrite, err))
+			return
+		}
+	}
+}
+
+// next moves the first call of the queue to those in flight, if it may be
+// written now. It counts as in flight before it is written, because its answer
+// may be here before Write returns.
+func (m *Mux) next() *call {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if m.err != nil || len(m.queue) == 0 || len(m.inFlight) >= m.link.cfg.MaxInFlight || now.Before(m.throttle) || m.sessionEndsLocked(now) {
+		return nil
+	}
+	c := m.queue[0]
+	m.queue[0] = nil
+	m.queue = m.queue[1:]
+	c.deadline = now.Add(c.timeout)
+	m.inFlight = append(m.inFlight, c)
+	m.scheduleLocked(now)
+	return c
+}
+
+// sessionEndsLocked tells whether the authentication is about to expire: then
+// nothing more is sent, and the mux ends when all is answered.
+func (m *Mux) sessionEndsLocked(now time.Time) bool {
+	return !m.link.reauthAt.IsZero() && !now.Before(m.link.reauthAt)
+}
+
+// read is the goroutine that reads answers. newMux starts it, closing the link
+// stops it, Close awaits it.
+func (m *Mux) read() {
+	for {
+		if err := m.readAnswer(); err != nil {
+			m.end(m.link.fail(OpRead, err))
+			return
+		}
+	}
+}
+
+func (m *Mux) readAnswer() error {
+	id, err := m.link.readID()
+	if err != nil {
+		return m.explainRead(err)
+	}
+	c := m.oldest()
+	if c == nil {
+		return fmt.Errorf("%w: %d, and no request is unanswered", ErrOutOfOrder, id)
+	}
+	if err := m.link.checkHeader(c.header, id); err != nil {
+		return err
+	}
+	body, err := m.link.readBody(c.header.key)
+	if err != nil {
+		return m.explainRead(err)
+	}
+	resp, err := decode(c.resp, body)
+	if err == nil {
+		m.link.noteAnswer()
+	}
+	if m.complete(resp, err) {
+		c.outcome <- outcome{resp, err}
+	}
+	return nil
+}
+
+// explainRead names the request whose answer did not come.
+func (m *Mux) explainRead(err error) error {
+	if c := m.oldest(); c != nil && isHangUp(err) {
+		return fmt.Errorf("the broker closed the connection before it answered %s: %w", protocol.APIName(c.header.key), err)
+	}
+	return err
+}
+
+func (m *Mux) oldest() *call {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.inFlight) == 0 {
+		return nil
+	}
+	return m.inFlight[0]
+}
+
+// complete takes the oldest call off those in flight. It returns false when
+// the mux ended meanwhile and has told the call so.
+func (m *Mux) complete(resp kmsg.Response, err error) bool {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return false
+	}
+	m.inFlight[0] = nil
+	m.inFlight = m.inFlight[1:]
+	if err == nil {
+		if d := throttleOf(resp); d > 0 {
+			m.throttle = now.Add(min(d, m.link.cfg.RequestTimeout))
+		}
+	}
+	m.noteIdleLocked(now)
+	m.wakeWriter()
+	return true
+}
+
+func (m *Mux) noteIdleLocked(now time.Time) {
+	if len(m.inFlight) == 0 && len(m.queue) == 0 {
+		m.idle = now
+	}
+	m.scheduleLocked(now)
+}
+
+// scheduleLocked sets the timer to the next time at which something is to be
+// done: an answer is late, a throttle is over, the connection is idle for too
+// long, or its session ends.
+func (m *Mux) scheduleLocked(now time.Time) {
+	if m.err != nil {
+		return
+	}
+	var next time.Time
+	consider := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	for _, c := range m.inFlight {
+		consider(c.deadline)
+	}
+	if len(m.queue) > 0 && now.Before(m.throttle) {
+		consider(m.throttle)
+	}
+	if len(m.inFlight) == 0 {
+		if len(m.queue) == 0 && m.link.cfg.MaxIdle > 0 {
+			consider(m.idle.Add(m.link.cfg.MaxIdle))
+		}
+		if !m.link.reauthAt.IsZero() {
+			consider(m.link.reauthAt)
+		}
+	}
+	if next.IsZero() {
+		m.timer.Stop()
+		return
+	}
+	m.timer.Reset(next.Sub(now))
+}
+
+// onTimer does what is due.
+func (m *Mux) onTimer() {
+	m.mu.Lock()
+	now := time.Now()
+	due := m.dueLocked(now)
+	if m.err != nil || due == nil {
+		m.scheduleLocked(now)
+		m.wakeWriter()
+		m.mu.Unlock()
+		return
+	}
+	// It ends under the same lock that found it idle: a call that comes now is
+	// refused before anything of it is written.
+	rest := m.endLocked(due)
+	m.mu.Unlock()
+	_ = m.link.failWith(due)
+	rest.fail()
+}
+
+// dueLocked returns why the mux has to end now, if it has to.
+func (m *Mux) dueLocked(now time.Time) *Error {
+	for _, c := range m.inFlight {
+		if !now.Before(c.deadline) {
+			what := "answer to " + protocol.APIName(c.header.key)
+			return m.link.newError(OpTimeout, &timeoutError{what, c.timeout})
+		}
+	}
+	switch {
+	case len(m.inFlight) > 0:
+	case m.sessionEndsLocked(now):
+		return m.link.newError(OpClose, errSessionEnds)
+	case len(m.queue) == 0 && m.link.cfg.MaxIdle > 0 && !now.Before(m.idle.Add(m.link.cfg.MaxIdle)):
+		return m.link.newError(OpClose, ErrIdle)
+	}
+	return nil
+}
+
+// end makes the mux refuse calls and fails those that it has. The link is
+// closed already.
+func (m *Mux) end(err error) {
+	m.mu.Lock()
+	if m.err != nil {
+		m.mu.Unlock()
+		return
+	}
+	rest := m.endLocked(err)
+	m.mu.Unlock()
+	rest.fail()
+}
+
+func (m *Mux) endLocked(err error) leftover {
+	m.err = err
+	rest := leftover{unanswered: m.inFlight, unsent: m.queue, err: err}
+	m.queue, m.inFlight = nil, nil
+	m.timer.Stop()
+	close(m.done)
+	return rest
+}
+
+// leftover are the calls of a mux that ended.
+type leftover struct {
+	unanswered, unsent []*call
+	err                error
+}
+
+func (r leftover) fail() {
+	for _, c := range r.unanswered {
+		c.outcome <- outcome{err: r.err}
+	}
+	for _, c := range r.unsent {
+		c.outcome <- outcome{err: &unsentError{r.err}}
+	}
+}
+
+// isRetired tells whether this side gave a connection up without a fault of
+// the broker's: a caller's context may have ended early.
+func isRetired(err error) bool {
+	return errors.Is(err, ErrIdle) || errors.Is(err, errSessionEnds) || errors.Is(err, ErrClosed) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
