@@ -249,8 +249,8 @@ func (p *FetchResponse) EndPartition(part *FetchedPartition) error {
 		switch tag {
 		case 0:
 			part.Diverging = EpochEndOffset{Epoch: r.Int32(), EndOffset: r.Int64()}
-			// Both are -1 where a broker sends the default.
-			part.HasDiverging = part.Diverging.Epoch >= 0 || part.Diverging.EndOffset >= 0
+			// A broker that sends the default, -1, means none.
+			part.HasDiverging = part.Diverging.Epoch >= 0
 			r.SkipTags()
 		case 1:
 			part.CurrentLeader = LeaderIDEpoch{ID: r.Int32(), Epoch: r.Int32()}
