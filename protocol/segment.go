@@ -204,6 +204,9 @@ func (s *Segment) More() *Segment {
 	return more
 }
 
+// Unindexed tells whether More would return records.
+func (s *Segment) Unindexed() bool { return s.rest.left > 0 }
+
 // Release gives the segment's decompressed bytes and index back for reuse by
 // later segments. Nothing got from the segment may be used afterwards. A
 // segment that is not released is left to the garbage collector; releasing

@@ -1,0 +1,140 @@
+package fetch
+
+import (
+	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// A Lookup is a position to be found: a committed offset, or an offset by time.
+type Lookup struct {
+	TP        protocol.TopicPartition
+	Timestamp int64 // for resets
+	voided    uint64
+}
+
+// A start is where this consumer began to read a partition that had no committed
+// offset.
+type start struct {
+	topicID [16]byte
+	offset  int64
+}
+
+// WantCommitted returns the partitions whose committed offset is to be looked up,
+// and marks them as being looked up.
+func (t *Table) WantCommitted(now time.Time) (lookups []Lookup, retry time.Time) {
+	return t.wantLookups(needsCommitted, now)
+}
+
+// WantResets returns the partitions whose position is to be found by time.
+func (t *Table) WantResets(now time.Time) (lookups []Lookup, retry time.Time) {
+	return t.wantLookups(needsReset, now)
+}
+
+func (t *Table) wantLookups(s stage, now time.Time) (lookups []Lookup, retry time.Time) {
+	for tp, p := range t.parts {
+		if p.stage != s || p.lookingUp {
+			continue
+		}
+		if now.Before(p.retryAt) {
+			if retry.IsZero() || p.retryAt.Before(retry) {
+				retry = p.retryAt
+			}
+			continue
+		}
+		p.lookingUp = true
+		lookups = append(lookups, Lookup{TP: tp, Timestamp: p.resetTo, voided: p.voided})
+	}
+	return lookups, retry
+}
+
+// current returns the partition of a look-up that is not void.
+func (t *Table) current(l Lookup) *Partition {
+	p := t.parts[l.TP]
+	if p == nil || p.voided != l.voided {
+		return nil
+	}
+	return p
+}
+
+// LookupFailed ends a look-up that is to be tried again later.
+func (t *Table) LookupFailed(l Lookup, err error, now time.Time) {
+	if p := t.current(l); p != nil {
+		p.lookingUp = false
+		t.retryLater(p, err, now)
+	}
+}
+
+// LookupRefused ends a look-up that trying again will not help soon: the
+// application is told.
+func (t *Table) LookupRefused(l Lookup, err error, now time.Time) {
+	if p := t.current(l); p != nil {
+		p.lookingUp = false
+		t.retryLater(p, err, now)
+		t.report(Report{TP: p.tp, Kind: ReportError, Err: err})
+	}
+}
+
+// CommittedFound sets the position to a committed offset.
+func (t *Table) CommittedFound(l Lookup, offset int64, epoch int32) {
+	if p := t.current(l); p != nil {
+		p.lookingUp = false
+		p.setPosition(offset, epoch)
+		p.committed = offset
+	}
+}
+
+// CommittedNone finds another position for a partition that has no committed
+// offset: where this consumer first began in it; the beginning, if the partition
+// appeared while subscribed; else by the policy.
+func (t *Table) CommittedNone(l Lookup, appeared bool) {
+	p := t.current(l)
+	if p == nil {
+		return
+	}
+	p.lookingUp = false
+	if s, ok := t.starts[p.tp]; ok && s.topicID == p.topicID {
+		p.setPosition(s.offset, -1)
+		return
+	}
+	if appeared {
+		t.startReset(p, TimeEarliest, "partition appeared while subscribed")
+		p.appeared = true
+		return
+	}
+	t.startReset(p, t.limits.Policy(), "no committed offset")
+}
+
+// ResetFound sets the position to an offset found by time. A negative offset means
+// that nothing is that young.
+func (t *Table) ResetFound(l Lookup, offset int64, epoch int32) {
+	p := t.current(l)
+	if p == nil {
+		return
+	}
+	p.lookingUp = false
+	if offset < 0 { // nothing that young: start behind everything there is
+		p.resetTo = TimeLatest
+		return
+	}
+	if p.appeared && offset > 0 {
+		// Older records were there and are gone: it may be older than the subscription.
+		p.appeared = false
+		t.startReset(p, t.limits.Policy(), "no committed offset")
+		return
+	}
+	p.appeared = false
+	why := p.resetWhy
+	p.setPosition(offset, epoch)
+	if why == "" {
+		return
+	}
+	if _, ok := t.starts[p.tp]; !ok || t.starts[p.tp].topicID != p.topicID {
+		t.starts[p.tp] = start{topicID: p.topicID, offset: offset}
+	}
+	t.report(Report{TP: p.tp, Kind: ReportReset, From: -1, To: offset, Reason: why})
+}
+
+// ForgetStarts forgets where partitions were first started, at the end of a
+// subscription.
+func (t *Table) ForgetStarts() { clear(t.starts) }

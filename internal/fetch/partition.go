@@ -1,0 +1,200 @@
+package fetch
+
+import (
+	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// A stage says what a partition needs before records of it can be fetched.
+type stage int8
+
+const (
+	needsCommitted stage = iota // the group's committed offset is to be looked up
+	needsReset                  // an offset is to be looked up by time, or the log's beginning or end
+	ready                       // the position is known
+	stopped                     // a fault: nothing is fetched until a seek
+)
+
+// Offsets that stand for an end of the log in ListOffsets requests.
+const (
+	TimeLatest   int64 = -1
+	TimeEarliest int64 = -2
+)
+
+// Policy is where to start without a valid position: a timestamp in milliseconds,
+// TimeLatest, TimeEarliest, or PolicyNone.
+type Policy = int64
+
+// PolicyNone makes the lack of a valid position an error.
+const PolicyNone Policy = -100
+
+// A Partition is one assigned partition. Its fields belong to its Table.
+type Partition struct {
+	tp      protocol.TopicPartition
+	topicID [16]byte
+
+	// voided changes when the position is set by anything but handing over
+	// records. Cuts and look-ups of an older count are void.
+	voided uint64
+	// refetched changes when the fetch offset is set by anything but an answer.
+	// Answers of an older count are void.
+	refetched uint64
+
+	stage       stage
+	lookingUp   bool // a committed offset or reset of the current voided count is under way
+	resetTo     int64
+	resetWhy    string
+	appeared    bool // created since subscribing: starts at its beginning (design: partitions that appear)
+	fallback    bool // resetTo was tried by time and found nothing that young
+	retryAt     time.Time
+	failures    int
+	lastErr     error // why the current stage is not over
+	position    int64
+	posEpoch    int32 // leader epoch of the record before the position, -1
+	done        int64 // what the application is finished with, -1 while unknown
+	doneEpoch   int32
+	handed      bool // records were handed over since the application last came back
+	committed   int64
+	leader      int32
+	leaderEpoch int32
+	group       *brokerParts
+
+	fetchOffset int64
+	fetchEpoch  int32 // leader epoch of the batch before the fetch offset, -1
+	inFlight    bool
+	waitDecode  bool // nothing is asked for until everything is decoded
+	uncertain   bool // headers did not tell the offset behind what is decoded
+	paused      bool
+	held        bool // being revoked or not yet handed to the application: neither fetched nor handed over
+	full        bool // holds more than its share; left out of requests until half is drained
+	size        int32
+
+	chunks    []chunk // fetched, not decoded, in order
+	decoding  bool
+	queued    bool // in the decode queue
+	decoder   protocol.Decoder
+	decoded   []decoded // to hand over, in order
+	inReady   bool
+	nextIndex int   // in decoded[0]
+	decodeAt  int64 // offset behind everything decoded
+	bytes     int64 // of chunks and decoded
+	ahead     int64 // of decoded
+	retriedAt int64 // a batch that was refetched because of a fault, -1
+
+	tail tail // what happens when everything decoded is handed over
+
+	highWatermark, lastStable, logStart int64 // -1: unknown
+}
+
+// A tail is what ends the run of a partition's records.
+type tail struct {
+	kind   tailKind
+	err    error // for tailFault
+	told   bool  // the error was returned once
+	offset int64 // for tailOutOfRange
+}
+
+type tailKind int8
+
+const (
+	tailNone tailKind = iota
+	tailFault
+	tailOutOfRange
+)
+
+// A decoded is a segment and what it counts for until its last record is handed
+// over.
+type decoded struct {
+	seg   *protocol.Segment
+	bytes int64
+}
+
+func newPartition(tp protocol.TopicPartition) *Partition {
+	return &Partition{
+		tp: tp, position: -1, posEpoch: -1, done: -1, doneEpoch: -1, committed: -1,
+		leader: -1, leaderEpoch: -1, fetchOffset: -1, fetchEpoch: -1, retriedAt: -1,
+		highWatermark: -1, lastStable: -1, logStart: -1,
+	}
+}
+
+// TP returns which partition it is.
+func (p *Partition) TP() protocol.TopicPartition { return p.tp }
+
+// known tells whether the partition has a position.
+func (p *Partition) known() bool { return p.position >= 0 }
+
+// fetchable tells whether records of p may be asked for now.
+func (p *Partition) fetchable(now time.Time) bool {
+	return p.wanted() && !p.inFlight && !p.waitDecode && !p.full && !now.Before(p.retryAt)
+}
+
+// wanted tells whether p takes part in fetching at all.
+func (p *Partition) wanted() bool {
+	return p.stage == ready && !p.paused && !p.held && p.tail.kind == tailNone
+}
+
+// undecoded tells whether something fetched is not decoded yet.
+func (p *Partition) undecoded() bool { return len(p.chunks) > 0 || p.decoding }
+
+// drained tells whether everything decoded was handed over and nothing waits to be
+// decoded.
+func (p *Partition) drained() bool {
+	return len(p.decoded) == 0 && !p.undecoded()
+}
+
+// setPosition makes offset the position by the application's or a reset's doing.
+func (p *Partition) setPosition(offset int64, epoch int32) {
+	p.position, p.posEpoch = offset, epoch
+	p.done, p.doneEpoch = offset, epoch
+	p.handed = false
+	p.stage = ready
+	p.tail = tail{}
+	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
+	p.retriedAt = -1
+	p.refetchFrom(offset, epoch)
+}
+
+// refetchFrom voids fetches under way and continues at offset.
+func (p *Partition) refetchFrom(offset int64, epoch int32) {
+	p.refetched++
+	p.fetchOffset, p.fetchEpoch = offset, epoch
+	p.decodeAt = offset
+	p.waitDecode, p.uncertain = false, false
+	if !p.decoding { // else DecodeDone does it
+		p.decoder.Reset()
+	}
+}
+
+// advance moves the position over records that were handed over, or over offsets
+// that hold nothing visible.
+func (p *Partition) advance(offset int64, epoch int32, handed bool) {
+	if offset <= p.position {
+		return
+	}
+	p.position = offset
+	if epoch >= 0 {
+		p.posEpoch = epoch
+	}
+	if handed {
+		p.handed = true
+	}
+	if !p.handed {
+		p.done, p.doneEpoch = p.position, p.posEpoch
+	}
+}
+
+// cameBack marks what was handed over as done.
+func (p *Partition) cameBack() {
+	p.handed = false
+	p.done, p.doneEpoch = p.position, p.posEpoch
+}
+
+// end returns the end of what this consumer may read: the high watermark, or the
+// last stable offset under read_committed; -1 when unknown.
+func (p *Partition) end(readCommitted bool) int64 {
+	if readCommitted && p.lastStable >= 0 {
+		return p.lastStable
+	}
+	return p.highWatermark
+}

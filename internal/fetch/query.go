@@ -1,0 +1,114 @@
+package fetch
+
+import (
+	"slices"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// An Offset is an offset to commit and the leader epoch of the record before it,
+// -1 if unknown.
+type Offset struct {
+	Offset int64
+	Epoch  int32
+}
+
+// Position returns the offset of the next record to hand over, false while it is
+// being found.
+func (t *Table) Position(p *Partition) (Offset, bool) {
+	t.syncLive()
+	return Offset{p.position, p.posEpoch}, p.known()
+}
+
+// Waiting returns why p has no position or nothing comes of it: the last error, or
+// nil.
+func (t *Table) Waiting(p *Partition) error { return p.lastErr }
+
+// Positions returns the positions of all partitions that have one.
+func (t *Table) Positions() map[protocol.TopicPartition]Offset {
+	t.syncLive()
+	m := make(map[protocol.TopicPartition]Offset, len(t.parts))
+	for tp, p := range t.parts {
+		if p.known() {
+			m[tp] = Offset{p.position, p.posEpoch}
+		}
+	}
+	return m
+}
+
+// Done returns what the application is finished with and was not committed yet.
+func (t *Table) Done() map[protocol.TopicPartition]Offset {
+	t.syncLive()
+	m := make(map[protocol.TopicPartition]Offset)
+	for tp, p := range t.parts {
+		if p.known() && p.done >= 0 && p.done != p.committed {
+			m[tp] = Offset{p.done, p.doneEpoch}
+		}
+	}
+	return m
+}
+
+// MarkCommitted notes that offset was committed.
+func (t *Table) MarkCommitted(tp protocol.TopicPartition, offset int64) {
+	if p := t.parts[tp]; p != nil {
+		p.committed = offset
+	}
+}
+
+// Highwater returns the high watermark that the last answer gave.
+func (t *Table) Highwater(p *Partition) (int64, bool) {
+	return p.highWatermark, p.highWatermark >= 0
+}
+
+// Lag returns how many offsets are between the position and the end of what may
+// be read.
+func (t *Table) Lag(p *Partition) (int64, bool) {
+	t.syncLive()
+	end := p.end(t.limits.ReadCommitted)
+	if end < 0 || !p.known() {
+		return 0, false
+	}
+	return max(end-p.position, 0), true
+}
+
+// A Fault is a partition that stopped.
+type Fault struct {
+	TP  protocol.TopicPartition
+	Err error
+}
+
+// NewFault returns a fault that the application was not told of, all records
+// before it being handed over, and marks it as told.
+func (t *Table) NewFault() (Fault, bool) {
+	for _, p := range t.currentFaults() {
+		if p.stands() && !p.tail.told {
+			p.tail.told = true
+			return Fault{TP: p.tp, Err: p.tail.err}, true
+		}
+	}
+	return Fault{}, false
+}
+
+// Faults returns all partitions at fault.
+func (t *Table) Faults() []Fault {
+	var faults []Fault
+	for _, p := range t.currentFaults() {
+		if p.stands() {
+			faults = append(faults, Fault{TP: p.tp, Err: p.tail.err})
+		}
+	}
+	return faults
+}
+
+// currentFaults leaves out partitions that were sought or lost since.
+func (t *Table) currentFaults() []*Partition {
+	t.faulty = slices.DeleteFunc(t.faulty, func(p *Partition) bool {
+		return p.tail.kind != tailFault || t.parts[p.tp] != p
+	})
+	return t.faulty
+}
+
+// stands tells whether p is at fault and the application should hear of it.
+func (p *Partition) stands() bool {
+	return p.tail.kind == tailFault && !p.paused && !p.held && p.drained()
+}

@@ -1,0 +1,209 @@
+package fetch
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+const (
+	// pieceSize is how many bytes of whole batches are read into one buffer, so
+	// that a kept record pins that much and not a whole answer.
+	pieceSize = 512 << 10
+	// trustedSize is how large a buffer is made for a length that only a header
+	// claims; a larger one grows as its bytes arrive.
+	trustedSize = 1 << 20
+	// pooledFrom is from how many bytes on a buffer for compressed batches comes
+	// from the pool.
+	pooledFrom = pieceSize / 4
+)
+
+// A chunk is a buffer of whole batches, compressed ones or uncompressed ones.
+type chunk struct {
+	data       []byte
+	compressed bool
+	first      bool // the first of its answer: aborted applies from here on
+	aborted    []protocol.AbortedTxn
+	buf        *[]byte // the pooled buffer that data is in, nil if it is not pooled
+}
+
+// An answer is what one Fetch answer says of one partition.
+type answer struct {
+	got                                 bool
+	code                                protocol.ErrorCode
+	highWatermark, lastStable, logStart int64
+	chunks                              []chunk
+	next                                int64 // behind the last whole batch; -1: headers do not tell
+	nextEpoch                           int32
+	need                                int // size of a first batch that was cut, 0 if none was
+}
+
+// reuse returns an empty answer that keeps a's memory.
+func (a answer) reuse() answer { return answer{chunks: a.chunks[:0]} }
+
+// pieces holds buffers for compressed batches, which are free again as soon as
+// they are decompressed.
+var pieces = sync.Pool{New: func() any {
+	b := make([]byte, 0, pieceSize)
+	return &b
+}}
+
+// ReadAnswer reads the answer to pl as it arrives. It touches nothing that the
+// Table guards. What it read before an error is dropped by Discard.
+func ReadAnswer(pl *Plan, resp *protocol.FetchResponse, r *protocol.Reader) error {
+	if err := resp.Begin(r, pl.Version); err != nil {
+		return err
+	}
+	var part protocol.FetchedPartition
+	next := 0
+	for {
+		ok, err := resp.Next(&part)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return resp.End()
+		}
+		e, i := pl.find(&part, next)
+		if e != nil && !e.answer.got {
+			next = i + 1
+			e.answer.got = true
+			e.answer.code = part.ErrorCode
+			e.answer.highWatermark = part.HighWatermark
+			e.answer.lastStable = part.LastStableOffset
+			e.answer.logStart = part.LogStartOffset
+			if err := e.answer.readRecords(resp, &part, e.offset); err != nil {
+				return err
+			}
+		}
+		if err := resp.EndPartition(&part); err != nil {
+			return err
+		}
+	}
+}
+
+// readRecords reads a partition's whole batches and finds the offset behind them.
+func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.FetchedPartition, asked int64) error {
+	w := walk{next: asked, epoch: -1, certain: true}
+	for resp.RecordsLeft() >= protocol.MinBatchPeek {
+		head := resp.PeekBatch(protocol.BatchPeek)
+		if len(head) < protocol.MinBatchPeek {
+			break
+		}
+		h, err := protocol.ParseBatchHeader(head)
+		if err != nil {
+			return a.readDamaged(resp, part)
+		}
+		if h.Size > resp.RecordsLeft() {
+			if len(a.chunks) == 0 {
+				a.need = h.Size
+			}
+			break
+		}
+		if err := a.readBatch(resp, part, &h); err != nil {
+			return err
+		}
+		w.step(&h)
+	}
+	a.next, a.nextEpoch = w.result(asked, part.HighWatermark)
+	return nil
+}
+
+// readDamaged keeps the start of what is no batch, so that the decoder says what
+// is wrong with it once everything before it was handed over.
+func (a *answer) readDamaged(resp *protocol.FetchResponse, part *protocol.FetchedPartition) error {
+	data := make([]byte, min(resp.RecordsLeft(), protocol.BatchPeek))
+	if err := resp.ReadRecords(data); err != nil {
+		return err
+	}
+	a.appendChunk(chunk{data: data}, part)
+	a.next = -1
+	return nil
+}
+
+// readBatch reads one batch into the last chunk, or into a new one where it does
+// not fit.
+func (a *answer) readBatch(resp *protocol.FetchResponse, part *protocol.FetchedPartition, h *protocol.BatchHeader) error {
+	var c *chunk
+	if n := len(a.chunks); n > 0 {
+		c = &a.chunks[n-1]
+	}
+	if c == nil || c.compressed != h.Compressed || len(c.data)+h.Size > cap(c.data) {
+		a.appendChunk(newChunk(h, resp.RecordsLeft()), part)
+		c = &a.chunks[len(a.chunks)-1]
+	}
+	for left := h.Size; left > 0; {
+		n := min(left, trustedSize)
+		c.data = slices.Grow(c.data, n)
+		at := len(c.data)
+		c.data = c.data[:at+n]
+		if err := resp.ReadRecords(c.data[at:]); err != nil {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+func (a *answer) appendChunk(c chunk, part *protocol.FetchedPartition) {
+	if len(a.chunks) == 0 {
+		c.first = true
+		c.aborted = slices.Clone(part.Aborted)
+	}
+	a.chunks = append(a.chunks, c)
+}
+
+func newChunk(h *protocol.BatchHeader, left int) chunk {
+	c := chunk{compressed: h.Compressed}
+	switch {
+	case h.Size > pieceSize:
+		c.data = make([]byte, 0, min(h.Size, trustedSize))
+	case h.Control: // a marker stands between batches of another kind
+		c.data = make([]byte, 0, h.Size)
+	case h.Compressed && left >= pooledFrom:
+		c.buf = pieces.Get().(*[]byte)
+		c.data = (*c.buf)[:0]
+	default:
+		c.data = make([]byte, 0, min(left, pieceSize))
+	}
+	return c
+}
+
+// recycle gives a pooled buffer back. Nothing may refer to the chunk's bytes.
+func (c *chunk) recycle() {
+	if c.buf != nil {
+		pieces.Put(c.buf)
+		c.buf, c.data = nil, nil
+	}
+}
+
+// A walk follows the offsets of a run of batch headers.
+type walk struct {
+	next    int64
+	epoch   int32
+	certain bool
+}
+
+func (w *walk) step(h *protocol.BatchHeader) {
+	if h.NextOffset < 0 || h.NextOffset <= w.next && w.epoch >= 0 || h.BaseOffset < 0 {
+		w.certain = false
+		return
+	}
+	if h.NextOffset > w.next {
+		w.next = h.NextOffset
+	}
+	if h.LeaderEpoch >= 0 {
+		w.epoch = h.LeaderEpoch
+	}
+}
+
+// result returns the offset behind the walk, or -1 when it cannot be relied on: it
+// must be beyond what was asked for and not beyond what the log can hold.
+func (w *walk) result(asked, highWatermark int64) (int64, int32) {
+	beyond := highWatermark >= 0 && w.next > highWatermark+1
+	if !w.certain || w.next < asked || beyond {
+		return -1, -1
+	}
+	return w.next, w.epoch
+}

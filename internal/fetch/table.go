@@ -1,0 +1,290 @@
+package fetch
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// Limits are what bounds a Table's requests and memory.
+type Limits struct {
+	FetchMaxBytes          int32
+	MaxPartitionFetchBytes int32
+	MaxBatchBytes          int
+	MaxFrameBytes          int32 // of one answer: a partition's size grows up to it
+	MaxBufferedBytes       int64
+	ReadCommitted          bool
+	SkipCRC                bool
+	Policy                 func() Policy // where to start without a valid position
+	Backoff                func(failures int) time.Duration
+}
+
+// A Table holds the assigned partitions. See the package documentation.
+type Table struct {
+	limits Limits
+	parts  map[protocol.TopicPartition]*Partition
+	groups map[int32]*brokerParts
+
+	buffered int64 // bytes of all partitions' chunks and decoded segments
+	reserved int64 // room promised to fetches under way
+
+	decodeQueue []*Partition
+	readyParts  []*Partition // with something decoded, in the order of handing over
+	handed      []*Partition // with records handed over since the application came back
+	live        Live
+	faulty      []*Partition // that may be at fault
+	paused      int          // number of paused partitions
+	starts      map[protocol.TopicPartition]start
+
+	reports []Report
+}
+
+// A Report is something that the application is told of: an error for Poll, or an
+// event.
+type Report struct {
+	TP     protocol.TopicPartition
+	Kind   ReportKind
+	Err    error
+	From   int64
+	To     int64
+	Reason string
+}
+
+// A ReportKind says what a Report is about.
+type ReportKind int8
+
+// The kinds of reports.
+const (
+	ReportError         ReportKind = iota // an error for the next Poll
+	ReportReset                           // a position was set anew
+	ReportRecreated                       // a topic has a new id
+	ReportStaleMetadata                   // metadata should be fetched again
+)
+
+// brokerParts are the partitions that one broker leads.
+type brokerParts struct {
+	broker int32
+	parts  []*Partition // by topic and number
+	first  int          // where the next request begins: rotates for fairness
+}
+
+// NewTable returns an empty Table.
+func NewTable(l Limits) *Table {
+	return &Table{
+		limits: l,
+		parts:  make(map[protocol.TopicPartition]*Partition),
+		groups: make(map[int32]*brokerParts),
+		starts: make(map[protocol.TopicPartition]start),
+	}
+}
+
+// Assign makes tps the assigned partitions. Those that stay keep everything; new
+// ones start at the committed offset when byGroup, else by the policy. New ones
+// are held until Release.
+func (t *Table) Assign(tps []protocol.TopicPartition, byGroup bool) (added, removed []protocol.TopicPartition) {
+	want := make(map[protocol.TopicPartition]bool, len(tps))
+	for _, tp := range tps {
+		want[tp] = true
+	}
+	for tp := range t.parts {
+		if !want[tp] {
+			removed = append(removed, tp)
+		}
+	}
+	t.Remove(removed...)
+	for _, tp := range tps {
+		if t.parts[tp] != nil {
+			continue
+		}
+		p := newPartition(tp)
+		p.held = true
+		p.decoder = protocol.Decoder{
+			SkipCRC:       t.limits.SkipCRC,
+			ReadCommitted: t.limits.ReadCommitted,
+			MaxBatchBytes: t.limits.MaxBatchBytes,
+		}
+		p.size = t.limits.MaxPartitionFetchBytes
+		if !byGroup {
+			t.startReset(p, t.limits.Policy(), "no committed offset")
+		}
+		t.parts[tp] = p
+		added = append(added, tp)
+	}
+	SortPartitions(added)
+	SortPartitions(removed)
+	return added, removed
+}
+
+// Remove forgets partitions: what was fetched of them is dropped and late answers
+// find nothing.
+func (t *Table) Remove(tps ...protocol.TopicPartition) {
+	for _, tp := range tps {
+		p := t.parts[tp]
+		if p == nil {
+			continue
+		}
+		t.syncLive()
+		t.drop(p)
+		p.voided++
+		p.refetched++
+		p.stage = stopped
+		if p.paused {
+			t.paused--
+		}
+		t.setLeader(p, -1, -1)
+		delete(t.parts, tp)
+		t.handed = slices.DeleteFunc(t.handed, func(q *Partition) bool { return q == p })
+	}
+}
+
+// Hold keeps records of the partitions from being fetched and handed over.
+func (t *Table) Hold(tps ...protocol.TopicPartition) {
+	t.syncLive()
+	for _, tp := range tps {
+		if p := t.parts[tp]; p != nil {
+			p.held = true
+			t.updateReady(p)
+		}
+	}
+}
+
+// Release ends Hold.
+func (t *Table) Release(tps ...protocol.TopicPartition) {
+	for _, tp := range tps {
+		if p := t.parts[tp]; p != nil {
+			p.held = false
+			t.updateReady(p)
+			t.queueDecode(p)
+		}
+	}
+}
+
+// Get returns an assigned partition, or nil.
+func (t *Table) Get(tp protocol.TopicPartition) *Partition { return t.parts[tp] }
+
+// Assigned returns the assigned partitions, sorted.
+func (t *Table) Assigned() []protocol.TopicPartition {
+	tps := make([]protocol.TopicPartition, 0, len(t.parts))
+	for tp := range t.parts {
+		tps = append(tps, tp)
+	}
+	SortPartitions(tps)
+	return tps
+}
+
+// SetPaused pauses or resumes p. What was fetched of it stays.
+func (t *Table) SetPaused(p *Partition, paused bool) {
+	if p.paused == paused {
+		return
+	}
+	t.syncLive()
+	p.paused = paused
+	if paused {
+		t.paused++
+	} else {
+		t.paused--
+	}
+	p.tail.told = false
+	t.updateReady(p)
+	t.queueDecode(p)
+}
+
+// Paused returns the paused partitions, sorted.
+func (t *Table) Paused() []protocol.TopicPartition {
+	var tps []protocol.TopicPartition
+	for tp, p := range t.parts {
+		if p.paused {
+			tps = append(tps, tp)
+		}
+	}
+	SortPartitions(tps)
+	return tps
+}
+
+// Seek sets p's position. What was fetched is dropped, what is under way is void.
+func (t *Table) Seek(p *Partition, offset int64, epoch int32) {
+	t.syncLive()
+	t.drop(p)
+	p.voided++
+	p.lookingUp = false
+	p.setPosition(offset, epoch)
+}
+
+// SeekByTime sets p's position to what a look-up by time finds, or an end of the
+// log.
+func (t *Table) SeekByTime(p *Partition, timestamp int64) {
+	t.syncLive()
+	t.drop(p)
+	t.startReset(p, timestamp, "")
+}
+
+// startReset begins a look-up of the offset at timestamp. An empty reason means
+// that the application asked for it.
+func (t *Table) startReset(p *Partition, timestamp Policy, why string) {
+	from := p.position
+	p.voided++
+	p.refetched++
+	p.lookingUp = false
+	p.fallback = false
+	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
+	p.tail = tail{}
+	p.resetTo, p.resetWhy = timestamp, why
+	if timestamp != PolicyNone {
+		p.position = -1
+		p.stage = needsReset
+		return
+	}
+	p.stage = stopped
+	t.setFault(p, &NoPositionError{OutOfRange: from >= 0, Offset: from})
+}
+
+// A NoPositionError says that a partition has no valid position and that the
+// policy is PolicyNone.
+type NoPositionError struct {
+	OutOfRange bool
+	Offset     int64 // the position that is out of range
+}
+
+func (e *NoPositionError) Error() string {
+	if e.OutOfRange {
+		return "offset out of range"
+	}
+	return "no committed offset"
+}
+
+// drop forgets everything fetched of p and not handed over.
+func (t *Table) drop(p *Partition) {
+	t.buffered -= p.bytes
+	p.bytes, p.ahead = 0, 0
+	p.chunks = nil
+	p.decoded = nil
+	p.nextIndex = 0
+	p.full = false
+	t.updateReady(p)
+}
+
+// TakeReports returns what the application is to be told of and forgets it.
+func (t *Table) TakeReports() []Report {
+	r := t.reports
+	t.reports = nil
+	return r
+}
+
+// HasReports tells whether TakeReports would return anything.
+func (t *Table) HasReports() bool { return len(t.reports) > 0 }
+
+func (t *Table) report(r Report) { t.reports = append(t.reports, r) }
+
+// SortPartitions sorts by topic and number.
+func SortPartitions(tps []protocol.TopicPartition) {
+	slices.SortFunc(tps, comparePartitions)
+}
+
+func comparePartitions(a, b protocol.TopicPartition) int {
+	if c := strings.Compare(a.Topic, b.Topic); c != 0 {
+		return c
+	}
+	return int(a.Partition) - int(b.Partition)
+}
