@@ -26,7 +26,6 @@ type version struct {
 	kind     kind
 	tools    string // release whose Java clients and tools talk to it
 	metadata int16  // version of Metadata that its readiness is asked with
-	config   map[string]string
 }
 
 var versions = map[string]version{

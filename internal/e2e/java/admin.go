@@ -6,35 +6,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
-
-// A TopicPartition names a partition.
-type TopicPartition struct {
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
-}
-
-// An Offset is a committed offset of a group.
-type Offset struct {
-	TopicPartition
-	Offset      int64  `json:"offset"`
-	Metadata    string `json:"metadata"`
-	LeaderEpoch int32  `json:"leaderEpoch"` // -1: none
-}
-
-// A Member is one of a group.
-type Member struct {
-	MemberID, ClientID, Host, GroupInstanceID string
-	Assignment                                []TopicPartition
-}
-
-// A Group is the description of a consumer group.
-type Group struct {
-	State       string // "Stable", "Empty", "PreparingRebalance", …
-	Assignor    string
-	Coordinator int32
-	Members     []Member
-}
 
 // A Topic is the description of a topic.
 type Topic struct {
@@ -125,7 +99,7 @@ func (d *Driver) OffsetsForTime(t testing.TB, topic string, when time.Time) map[
 
 func (d *Driver) offsets(t testing.TB, topic, spec string) map[int32]int64 {
 	t.Helper()
-	var got []Offset
+	var got []outside.Offset
 	d.do(t, "offsets", args{"topic": topic, "spec": spec}, &got)
 	out := map[int32]int64{}
 	for _, o := range got {
@@ -141,11 +115,11 @@ func (d *Driver) DeleteRecords(t testing.TB, topic string, partition int32, befo
 }
 
 // Committed gives the committed offsets of a group; absent means none.
-func (d *Driver) Committed(t testing.TB, group string) map[TopicPartition]Offset {
+func (d *Driver) Committed(t testing.TB, group string) map[outside.TopicPartition]outside.Offset {
 	t.Helper()
-	var got []Offset
+	var got []outside.Offset
 	d.do(t, "committed", args{"group": group}, &got)
-	out := map[TopicPartition]Offset{}
+	out := map[outside.TopicPartition]outside.Offset{}
 	for _, o := range got {
 		out[o.TopicPartition] = o
 	}
@@ -153,15 +127,15 @@ func (d *Driver) Committed(t testing.TB, group string) map[TopicPartition]Offset
 }
 
 // SetCommitted commits offsets for a group without members.
-func (d *Driver) SetCommitted(t testing.TB, group string, offsets ...Offset) {
+func (d *Driver) SetCommitted(t testing.TB, group string, offsets ...outside.Offset) {
 	t.Helper()
 	d.do(t, "alter-offsets", args{"group": group, "offsets": offsets}, nil)
 }
 
 // DescribeGroup tells the members of a group and what they own.
-func (d *Driver) DescribeGroup(t testing.TB, group string) Group {
+func (d *Driver) DescribeGroup(t testing.TB, group string) outside.Group {
 	t.Helper()
-	var out Group
+	var out outside.Group
 	d.do(t, "describe-group", args{"group": group}, &out)
 	return out
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
+	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/peer"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
 )
@@ -25,22 +26,22 @@ func TestDriverProducesAndAdministers(t *testing.T) {
 			d := java.For(t, c)
 			topic := "driver"
 			d.CreateTopic(t, topic, 2, nil)
-			require.Equal(t, []java.Position{{0, 0}, {0, 1}},
-				d.Produce(t, map[string]string{"compression.type": "zstd"}, java.To(topic, 0, "k", "v1"), java.To(topic, 0, "k", "v2")))
+			require.Equal(t, []outside.Position{{Partition: 0, Offset: 0}, {Partition: 0, Offset: 1}},
+				d.Produce(t, map[string]string{"compression.type": "zstd"}, outside.To(topic, 0, "k", "v1"), outside.To(topic, 0, "k", "v2")))
 
 			aborted := d.Begin(t, "tx", nil)
-			aborted.Produce(t, java.To(topic, 1, "k", "aborted"))
+			aborted.Produce(t, outside.To(topic, 1, "k", "aborted"))
 			aborted.Abort(t)
 			committed := d.Begin(t, "tx", nil)
-			committed.Produce(t, java.To(topic, 1, "k", "committed"))
+			committed.Produce(t, outside.To(topic, 1, "k", "committed"))
 			committed.Commit(t)
 			require.Equal(t, map[int32]int64{0: 2, 1: 4}, d.EndOffsets(t, topic), "each marker takes an offset")
 			d.DeleteRecords(t, topic, 0, 1)
 			require.Equal(t, map[int32]int64{0: 1, 1: 0}, d.BeginningOffsets(t, topic))
 
-			tp := java.TopicPartition{Topic: topic, Partition: 1}
-			d.SetCommitted(t, "g", java.Offset{TopicPartition: tp, Offset: 2, Metadata: "m"})
-			require.Equal(t, map[java.TopicPartition]java.Offset{tp: {TopicPartition: tp, Offset: 2, Metadata: "m", LeaderEpoch: -1}},
+			tp := outside.TopicPartition{Topic: topic, Partition: 1}
+			d.SetCommitted(t, "g", outside.Offset{TopicPartition: tp, Offset: 2, Metadata: "m"})
+			require.Equal(t, map[outside.TopicPartition]outside.Offset{tp: {TopicPartition: tp, Offset: 2, Metadata: "m", LeaderEpoch: -1}},
 				d.Committed(t, "g"))
 			require.Equal(t, "Empty", d.DescribeGroup(t, "g").State)
 			d.AddPartitions(t, topic, 3)
@@ -57,14 +58,14 @@ func TestConsoleConsumerConsumesInAGroup(t *testing.T) {
 			d := java.For(t, c)
 			d.CreateTopic(t, "console", 1, nil)
 			for i := range 3 {
-				d.Produce(t, nil, java.To("console", 0, "k", fmt.Sprint(i)))
+				d.Produce(t, nil, outside.To("console", 0, "k", fmt.Sprint(i)))
 			}
 			p := java.ConsoleConsumer(t, c, "console-group", "console", nil)
 			p.WaitRecords(t, 3)
 			require.Equal(t, peer.Record{Partition: 0, Offset: 2, Key: "k", Value: "2"}, p.Records()[2])
 			require.Len(t, d.DescribeGroup(t, "console-group").Members, 1)
 			p.Stop()
-			require.Equal(t, int64(3), d.Committed(t, "console-group")[java.TopicPartition{Topic: "console"}].Offset)
+			require.Equal(t, int64(3), d.Committed(t, "console-group")[outside.TopicPartition{Topic: "console"}].Offset)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
+	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/peer"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
 	"github.com/kafkaconsumer/kafka/internal/e2e/python"
@@ -29,6 +30,6 @@ func TestKafkaPythonProducesAndConsumesInAGroup(t *testing.T) {
 	require.Equal(t, []peer.Record{{Topic: "py", Partition: 1, Offset: 0, Key: "k", Value: "v"}}, p.Records())
 	p.Wait(t, 10*time.Second, "both partitions", func(p *peer.Consumer) bool { return len(p.Assigned()) == 2 })
 	p.Stop()
-	require.Equal(t, int64(1), d.Committed(t, "py-group")[java.TopicPartition{Topic: "py", Partition: 1}].Offset)
+	require.Equal(t, int64(1), d.Committed(t, "py-group")[outside.TopicPartition{Topic: "py", Partition: 1}].Offset)
 	require.Empty(t, d.DescribeGroup(t, "py-group").Members, "it left")
 }
