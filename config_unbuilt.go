@@ -31,8 +31,9 @@ var unbuiltFields = []unbuiltField{
 	{field: "SASLKerberosDomainName", what: notBuiltUseSASL},
 	{field: "SASLOAuthTokenProvider", what: notBuiltUseSASL},
 	{field: "APIVersion", what: "a release below 0.10.0 is not built yet", used: func(c *Config) bool {
+		oldest, _ := protocol.ParseRelease("0.10.0")
 		release, err := protocol.ParseRelease(c.APIVersion)
-		return err == nil && release.Less(oldestRelease)
+		return err == nil && release.Less(oldest)
 	}},
 	{field: "MetricReporters", what: notBuilt},
 	{field: "MetricsNumSamples", what: notBuilt},
@@ -58,17 +59,6 @@ const (
 	notBuiltUseTLS  = "this is not built yet; TLS takes a whole *tls.Config"
 	notBuiltUseSASL = "this is not built yet; SASL takes a mechanism of one's own"
 )
-
-// oldestRelease is the oldest that APIVersion may name.
-var oldestRelease = mustParseRelease("0.10.0")
-
-func mustParseRelease(s string) protocol.Release {
-	release, err := protocol.ParseRelease(s)
-	if err != nil {
-		panic(err)
-	}
-	return release
-}
 
 // in tells whether c asks for what is not built.
 func (u unbuiltField) in(c *Config) bool {
