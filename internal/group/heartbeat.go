@@ -1,0 +1,140 @@
+package group
+
+import (
+	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// isMember reports whether this is a member whose session heartbeats keep.
+func (m *Classic) isMember() bool {
+	switch m.state {
+	case Syncing, Assigning, Stable, Revoking:
+		return true
+	default:
+		return false
+	}
+}
+
+func (m *Classic) stepHeartbeat(ev Event) bool {
+	switch ev := ev.(type) {
+	case TimerDue:
+		switch {
+		case ev.Timer != HeartbeatTimer && ev.Timer != SessionTimer:
+			return false
+		case !m.isMember():
+		case ev.Timer == HeartbeatTimer:
+			m.sendHeartbeat()
+		default:
+			m.sessionOver()
+		}
+	case HeartbeatAnswered:
+		if ev.Seq == m.heartbeat && m.heartbeat != 0 {
+			m.heartbeat = 0
+			m.heartbeatAnswered(ev.Err)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *Classic) startHeartbeats() {
+	m.beating = true
+	m.do(Arm{Timer: HeartbeatTimer, After: m.heartbeatAfter()})
+	m.do(Arm{Timer: SessionTimer, After: m.cfg.SessionTimeout})
+}
+
+func (m *Classic) stopHeartbeats() {
+	if m.beating {
+		m.beating = false
+		m.do(Disarm{Timer: HeartbeatTimer})
+		m.do(Disarm{Timer: SessionTimer})
+	}
+	if m.heartbeat != 0 {
+		m.do(Cancel{Seq: m.heartbeat})
+		m.heartbeat = 0
+	}
+}
+
+// heartbeatAfter is the time to the next heartbeat.
+func (m *Classic) heartbeatAfter() time.Duration { return m.cfg.HeartbeatInterval }
+
+func (m *Classic) sendHeartbeat() {
+	m.do(Arm{Timer: HeartbeatTimer, After: m.heartbeatAfter()})
+	if m.heartbeat != 0 || !m.needCoordinator() {
+		return
+	}
+	m.heartbeat = m.nextSeq()
+	m.do(SendHeartbeat{Seq: m.heartbeat, MemberID: m.member, Generation: m.generation})
+}
+
+// sessionOver: the coordinator was silent for so long that it may have thrown this
+// member out, or be gone. Only it can tell, so the member id is kept.
+func (m *Classic) sessionOver() {
+	if m.heartbeat != 0 {
+		m.do(Cancel{Seq: m.heartbeat})
+		m.heartbeat = 0
+	}
+	m.do(Arm{Timer: SessionTimer, After: m.cfg.SessionTimeout})
+	m.coordinatorLost(errSilent)
+}
+
+func (m *Classic) heartbeatAnswered(err error) {
+	code, answered := codeOf(err)
+	switch {
+	case err == nil, code == protocol.RebalanceInProgress:
+		m.lookup.failures = 0
+		m.do(Arm{Timer: SessionTimer, After: m.cfg.SessionTimeout})
+		if err != nil {
+			m.memberRefused(err)
+		}
+	case !answered, code == protocol.NotCoordinator, code == protocol.CoordinatorNotAvailable:
+		m.coordinatorLost(err)
+	case isAboutMember(code):
+		m.memberRefused(err)
+	default:
+		// Such as COORDINATOR_LOAD_IN_PROGRESS. The next heartbeat asks again, and
+		// the session timer bounds it.
+		m.do(Retrying{Operation: "Heartbeat", Err: err})
+	}
+}
+
+// isAboutMember reports codes that say that this member is none, or must act.
+func isAboutMember(code protocol.ErrorCode) bool {
+	switch code {
+	case protocol.UnknownMemberID, protocol.IllegalGeneration, protocol.FencedInstanceID,
+		protocol.GroupAuthorizationFailed:
+		return true
+	}
+	return false
+}
+
+// memberRefused decides what an answer means that tells about the membership, to a
+// heartbeat or a commit of the current generation.
+func (m *Classic) memberRefused(err error) {
+	code, _ := codeOf(err)
+	switch code {
+	case protocol.RebalanceInProgress:
+		// Before the member is stable it takes part in that rebalance already.
+		if m.state == Stable && m.rejoin == "" {
+			m.wantRejoin("the group rebalances")
+		}
+	case protocol.UnknownMemberID, protocol.IllegalGeneration:
+		m.do(Fenced{MemberID: m.member, Err: err})
+		m.forget(code == protocol.IllegalGeneration)
+		m.lose()
+		m.becomeUnjoined()
+	case protocol.FencedInstanceID:
+		m.do(Fenced{MemberID: m.member, Err: err})
+		m.becomeFailed(err)
+	default:
+		m.refuse(err)
+	}
+}
+
+type silentError struct{}
+
+func (silentError) Error() string { return "no heartbeat was answered within the session timeout" }
+
+var errSilent error = silentError{}
