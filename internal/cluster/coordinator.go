@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kafkaconsumer/kafka/internal/conn"
+	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// groupCoordinator is the type of FindCoordinator's key for consumer groups.
+const groupCoordinator = 0
+
+// batchedCoordinators is the first version of FindCoordinator that asks for
+// several groups at once (KIP-699).
+const batchedCoordinators = 4
+
+// FindCoordinator asks once which broker coordinates a group, and makes sure
+// that Do can reach it. What the broker answers instead is a *CodeError.
+func (c *Cluster) FindCoordinator(ctx context.Context, group string) (int32, error) {
+	ctx, stop := c.bound(ctx)
+	defer stop()
+	request := func() kmsg.Request {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.CoordinatorType = groupCoordinator
+		req.CoordinatorKey, req.CoordinatorKeys = group, []string{group}
+		return req
+	}
+	check := func(resp kmsg.Response) error {
+		if _, ok := resp.(*kmsg.FindCoordinatorResponse); !ok {
+			return errors.New("not an answer to FindCoordinator")
+		}
+		return nil
+	}
+	r := c.race(ctx, c.candidates(), headStart, request, check)
+	if r.resp == nil {
+		c.Refresh()
+	}
+	switch {
+	case c.ctx.Err() != nil:
+		return NoNode, ErrClosed
+	case r.resp == nil && ctx.Err() != nil:
+		return NoNode, waitError(ctx, errors.Join(r.errs...))
+	case r.resp == nil:
+		return NoNode, errors.Join(r.errs...)
+	}
+	found := coordinatorIn(r.resp.(*kmsg.FindCoordinatorResponse), group)
+	code := protocol.ErrorCode(found.ErrorCode)
+	if code == protocol.None && (found.NodeID < 0 || found.Host == "" || found.Port <= 0 || found.Port > 65535) {
+		// An answer without error that names nobody.
+		code = protocol.CoordinatorNotAvailable
+	}
+	if code != protocol.None {
+		err := &CodeError{Node: r.node, API: protocol.APIName(protocol.KeyFindCoordinator), Code: code}
+		if found.ErrorMessage != nil {
+			err.Message = *found.ErrorMessage
+		}
+		return NoNode, err
+	}
+	return found.NodeID, c.addCoordinator(found.NodeID, conn.Addr{Host: found.Host, Port: found.Port})
+}
+
+// coordinatorIn returns what an answer of either layout says of a group.
+func coordinatorIn(r *kmsg.FindCoordinatorResponse, group string) kmsg.FindCoordinatorResponseCoordinator {
+	if r.Version < batchedCoordinators {
+		return kmsg.FindCoordinatorResponseCoordinator{
+			Key: group, NodeID: r.NodeID, Host: r.Host, Port: r.Port, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage,
+		}
+	}
+	for _, found := range r.Coordinators {
+		if found.Key == group {
+			return found
+		}
+	}
+	return kmsg.FindCoordinatorResponseCoordinator{Key: group, NodeID: NoNode}
+}

@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/conn"
+	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Timestamps with a meaning of their own in ListOffsets.
+const (
+	Latest   int64 = -1 // behind the last record, or with read_committed the last stable offset
+	Earliest int64 = -2 // the first record that is still there
+)
+
+// The versions of ListOffsets used here: 0 has no look-up by time, and answers
+// in another layout.
+const (
+	listOffsetsMin = 1
+	listOffsetsMax = 10
+)
+
+// ListedOffset is what a leader answered for one partition.
+type ListedOffset struct {
+	Offset      int64 // -1: there is no such record
+	Timestamp   int64 // of the record, in milliseconds; -1 for Latest and Earliest
+	LeaderEpoch int32 // of the record; -1 where it is not known
+}
+
+// ListOffsets asks the leaders of partitions for the first offset whose record
+// has at least a timestamp, in milliseconds, or is Latest or Earliest. What may
+// pass is tried again, after a backoff and with new metadata, until ctx ends;
+// then its last error is returned, wrapped with ctx's. Each partition of spec
+// is in exactly one of the two maps.
+func (c *Cluster) ListOffsets(ctx context.Context, spec map[protocol.TopicPartition]int64, isolation int8) (map[protocol.TopicPartition]ListedOffset, map[protocol.TopicPartition]error) {
+	ctx, stop := c.bound(ctx)
+	defer stop()
+	l := &lister{
+		c: c, isolation: isolation,
+		pending: maps.Clone(spec), topics: map[string]*Topic{},
+		found: make(map[protocol.TopicPartition]ListedOffset, len(spec)),
+		errs:  map[protocol.TopicPartition]error{},
+	}
+	for failures := 1; len(l.pending) > 0; failures++ {
+		l.round(ctx)
+		if len(l.pending) == 0 || !sleep(ctx, max(c.backoff.Delay(failures), minSpacing)) {
+			break
+		}
+	}
+	for tp := range l.pending {
+		if c.ctx.Err() != nil {
+			l.errs[tp] = ErrClosed
+		} else {
+			l.errs[tp] = waitError(ctx, l.errs[tp])
+		}
+	}
+	return l.found, l.errs
+}
+
+// lister is one call of ListOffsets. Its goroutine owns it, but for what mu
+// guards while a round's requests are on their way.
+type lister struct {
+	c         *Cluster
+	isolation int8
+	// topics are those that nobody is interested in, looked up for this call;
+	// one is taken out when its leaders turn out to be wrong.
+	topics map[string]*Topic
+
+	mu      sync.Mutex
+	pending map[protocol.TopicPartition]int64
+	found   map[protocol.TopicPartition]ListedOffset
+	errs    map[protocol.TopicPartition]error // of the pending ones: the last
+}
+
+// round asks all leaders once.
+func (l *lister) round(ctx context.Context) {
+	l.lookUpOthers(ctx)
+	byLeader := map[int32][]offsetQuery{}
+	for tp, millis := range maps.Clone(l.pending) {
+		p, err := l.partition(tp)
+		if err != nil {
+			l.failed(tp, err)
+			continue
+		}
+		byLeader[p.Leader] = append(byLeader[p.Leader], offsetQuery{tp, millis, p.LeaderEpoch})
+	}
+	var wg sync.WaitGroup
+	for leader, queries := range byLeader {
+		wg.Go(func() { l.query(ctx, leader, queries) })
+	}
+	wg.Wait()
+}
+
+type offsetQuery struct {
+	tp     protocol.TopicPartition
+	millis int64
+	epoch  int32 // of the leader, as it is known
+}
+
+// lookUpOthers looks up the topics that the snapshot does not hold.
+func (l *lister) lookUpOthers(ctx context.Context) {
+	missing := map[string]bool{}
+	for tp := range l.pending {
+		if !l.c.interestedIn(tp.Topic) && l.topics[tp.Topic] == nil {
+			missing[tp.Topic] = true
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	topics, err := l.c.lookUp(ctx, slices.Sorted(maps.Keys(missing)))
+	if err == nil {
+		maps.Copy(l.topics, topics)
+		return
+	}
+	for tp := range maps.Clone(l.pending) {
+		if missing[tp.Topic] {
+			l.failed(tp, err)
+		}
+	}
+}
+
+// interestedIn tells whether the refresher keeps up with a topic.
+func (c *Cluster) interestedIn(topic string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.named[topic] || c.all && c.snapshot.Load().Topics[topic] != nil
+}
+
+// partition returns a partition that has a leader, or why there is none.
+func (l *lister) partition(tp protocol.TopicPartition) (Partition, error) {
+	m := &Metadata{Topics: l.topics}
+	if l.topics[tp.Topic] == nil {
+		m = l.c.Metadata()
+	}
+	p, ok := m.Partition(tp)
+	if ok && p.Leader >= 0 {
+		return p, nil
+	}
+	code := protocol.LeaderNotAvailable
+	switch t := m.Topic(tp.Topic); {
+	case t != nil && t.Err != protocol.None:
+		code = t.Err
+	case ok && p.Err != protocol.None:
+		code = p.Err
+	case t != nil && !ok:
+		code = protocol.UnknownTopicOrPartition
+	}
+	return p, fmt.Errorf("metadata: %w", code)
+}
+
+// failed takes in that a partition got no answer. An error that may pass
+// leaves it pending.
+func (l *lister) failed(tp protocol.TopicPartition, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errs[tp] = err
+	if isFinal(err) {
+		delete(l.pending, tp)
+		return
+	}
+	delete(l.topics, tp.Topic)
+	if !errors.Is(err, protocol.OffsetNotAvailable) && !errors.Is(err, protocol.UnknownLeaderEpoch) {
+		// With these two the leader is right, but not ready yet.
+		l.c.Refresh()
+	}
+}
+
+// query asks one leader.
+func (l *lister) query(ctx context.Context, leader int32, queries []offsetQuery) {
+	req := conn.Limit(listOffsetsRequest(ctx, queries, l.isolation), listOffsetsMin, listOffsetsMax)
+	resp, err := l.c.Do(ctx, leader, conn.Control, req)
+	answered := map[protocol.TopicPartition]*kmsg.ListOffsetsResponseTopicPartition{}
+	if r, ok := resp.(*kmsg.ListOffsetsResponse); ok {
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				p := &r.Topics[i].Partitions[j]
+				answered[protocol.TopicPartition{Topic: r.Topics[i].Topic, Partition: p.Partition}] = p
+			}
+		}
+	} else if err == nil {
+		err = errors.New("not an answer to ListOffsets")
+	}
+	for _, q := range queries {
+		p := answered[q.tp]
+		switch {
+		case err != nil:
+			l.failed(q.tp, err)
+		case p == nil:
+			l.failed(q.tp, fmt.Errorf("ListOffsets: broker %d left the partition out of its answer", leader))
+		case p.ErrorCode != 0:
+			l.failed(q.tp, &CodeError{Node: leader, API: protocol.APIName(protocol.KeyListOffsets), Code: protocol.ErrorCode(p.ErrorCode)})
+		default:
+			l.answered(q.tp, ListedOffset{Offset: p.Offset, Timestamp: p.Timestamp, LeaderEpoch: p.LeaderEpoch})
+		}
+	}
+}
+
+func (l *lister) answered(tp protocol.TopicPartition, offset ListedOffset) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.found[tp] = offset
+	delete(l.pending, tp)
+	delete(l.errs, tp)
+}
+
+func listOffsetsRequest(ctx context.Context, queries []offsetQuery, isolation int8) kmsg.Request {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.IsolationLevel = isolation
+	if deadline, ok := ctx.Deadline(); ok {
+		req.TimeoutMillis = int32(min(int64(req.TimeoutMillis), max(1, time.Until(deadline).Milliseconds())))
+	}
+	byTopic := map[string][]kmsg.ListOffsetsRequestTopicPartition{}
+	for _, q := range queries {
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Partition, p.CurrentLeaderEpoch, p.Timestamp = q.tp.Partition, q.epoch, q.millis
+		byTopic[q.tp.Topic] = append(byTopic[q.tp.Topic], p)
+	}
+	for _, topic := range slices.Sorted(maps.Keys(byTopic)) {
+		t := kmsg.NewListOffsetsRequestTopic()
+		t.Topic, t.Partitions = topic, byTopic[topic]
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
