@@ -1,0 +1,80 @@
+# The commands of the project; "make" alone lists them. Everything that they
+# fetch or build beside Go's own caches is kept in .cache.
+
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+STATICCHECK_VERSION := v0.8.2
+STATICCHECK         := $(CURDIR)/.cache/bin/staticcheck-$(STATICCHECK_VERSION)
+
+# Modules of this repository, the library first.
+MODULES   := . $(patsubst %/go.mod,%,$(wildcard internal/*/go.mod examples/go.mod bench/go.mod contrib/*/go.mod))
+# Kinds of brokers that tests name their subtests after.
+TARGETS   := kfake,3.9.2,4.4.0
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+FUZZTIME  := 20s
+
+.PHONY: help demo test check fmt vet staticcheck tidy tests unit cross consumer-check fuzz cover clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## see the library at work; needs no broker
+	@cd examples && go run ./quickstart
+
+test: check tests cross consumer-check ## run everything; real Kafka needs a JDK and Maven
+
+check: fmt vet staticcheck tidy ## formatting, go vet, staticcheck and go.mod files
+
+fmt:
+	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
+	if [ -n "$$files" ]; then echo "not formatted with gofmt:"; echo "$$files"; exit 1; fi
+
+vet:
+	@for m in $(MODULES); do echo "go vet $$m"; (cd $$m && go vet ./...); done
+
+staticcheck: $(STATICCHECK)
+	@for m in $(MODULES); do echo "staticcheck $$m"; (cd $$m && $(STATICCHECK) ./...); done
+
+$(STATICCHECK):
+	@mkdir -p $(@D)/tmp
+	GOBIN=$(@D)/tmp go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+	@mv $(@D)/tmp/staticcheck $@
+
+tidy:
+	@for m in $(MODULES); do echo "go mod tidy -diff $$m"; (cd $$m && go mod tidy -diff); done
+
+tests: ## all tests of all modules, with a table of what ran on which broker
+	@go run ./internal/ci/runtests -counts testdata/test-counts.txt -targets $(TARGETS) $(MODULES) -- -race -shuffle=on -timeout=5m
+
+unit: ## the tests that start no broker outside of the test binary
+	go test -race -shuffle=on ./...
+
+cross: ## build and vet the library for each platform
+	@for p in $(PLATFORMS); do \
+		echo "go build, go vet $$p"; \
+		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build ./...; \
+		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go vet ./...; \
+	done
+
+consumer-check: ## build a module that uses the library; see what it downloads
+	@go run ./internal/ci/consumercheck
+
+fuzz: ## run each fuzz test for FUZZTIME
+	@go list ./... | while read -r p; do \
+		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; \
+		done; \
+	done
+
+cover: ## coverage of the library by its own tests and by those on brokers
+	@rm -rf .cache/cover && mkdir -p .cache/cover/unit .cache/cover/e2e
+	go test -cover -coverpkg=./... ./... -args -test.gocoverdir=$(CURDIR)/.cache/cover/unit
+	cd internal/e2e && go test -cover -coverpkg=github.com/kafkaconsumer/kafka/... . -args -test.gocoverdir=$(CURDIR)/.cache/cover/e2e
+	go tool covdata percent -i=.cache/cover/unit,.cache/cover/e2e
+	go tool covdata textfmt -i=.cache/cover/unit,.cache/cover/e2e -o .cache/cover/all.out
+	@echo "lines: go tool cover -html .cache/cover/all.out"
+
+clean: ## remove .cache with the jars of Kafka
+	rm -rf .cache bin
