@@ -41,5 +41,8 @@ func (b Backoff) delay(failures int, random float64) time.Duration {
 			d *= 2
 		}
 	}
-	return min(longest, time.Duration(float64(d)*(1-jitter+2*jitter*random)))
+	if varied := float64(d) * (1 - jitter + 2*jitter*random); varied < float64(longest) {
+		return time.Duration(varied)
+	}
+	return longest
 }

@@ -322,7 +322,7 @@ func (b *Broker) noteFailure(err error, began time.Time) {
 	refused := errors.As(err, &auth)
 	b.mu.Lock()
 	now := time.Now()
-	if b.lastErr == nil || !began.Before(b.failedAt) {
+	if b.lastErr == nil || began.After(b.failedAt) {
 		b.failures++
 	}
 	wait := Backoff{Base: b.cfg.ReconnectBackoff, Max: b.cfg.ReconnectBackoffMax}.Delay(b.failures)

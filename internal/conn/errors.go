@@ -154,6 +154,8 @@ func tlsHint(err error) error {
 	case isHangUp(err):
 		return &hintError{err, "the broker closed the connection during the TLS handshake: is this a listener without TLS, " +
 			"or one that asks for a client certificate?"}
+	case isAlert(err):
+		return &hintError{err, "the broker refuses: does it ask for a client certificate, another one, or other TLS versions?"}
 	}
 	return err
 }

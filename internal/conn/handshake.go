@@ -95,7 +95,7 @@ func (l *Link) negotiate(ctx context.Context) error {
 	}
 	if l.cfg.TLS != nil && isAlert(err) {
 		// With TLS 1.3 the broker's opinion of our certificate comes only now.
-		return &AuthError{Node: l.node, Addr: l.addr, Op: OpTLS, Err: err}
+		return l.tlsError(err)
 	}
 	return l.newError(OpAPIVersions, apiVersionsHint(err))
 }
