@@ -3,7 +3,9 @@ package testbroker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -155,13 +157,15 @@ func (c *Cluster) Close() {
 		c.closed = true
 		close(c.done)
 	}
+	var cut []*conn
 	for _, n := range c.nodes {
-		c.stopLocked(n)
+		cut = append(cut, c.stopLocked(n)...)
 	}
 	for _, g := range c.groups {
 		g.stopTimers()
 	}
 	c.mu.Unlock()
+	closeAll(cut)
 	c.wg.Wait()
 }
 
@@ -201,11 +205,17 @@ func (c *Cluster) Dial(ctx context.Context, network, addr string) (net.Conn, err
 			return nil, refused(network)
 		}
 	}
-	defer c.mu.Unlock()
-	if to == nil || to.stopped || c.closed {
+	c.mu.Unlock()
+	if to == nil {
 		return nil, refused(network)
 	}
 	client, server := newLink(linkAddr("client.test:0"), linkAddr(addr))
+	server = c.wrap(to, server)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if to.stopped || c.closed {
+		return nil, refused(network)
+	}
 	c.startConnLocked(to, server)
 	return client, nil
 }
@@ -232,7 +242,15 @@ func (c *Cluster) listen(n *node, addr string) {
 	})
 }
 
+func (c *Cluster) wrap(n *node, nc net.Conn) net.Conn {
+	if c.opts.wrap == nil {
+		return nc
+	}
+	return c.opts.wrap(n.id, nc)
+}
+
 func (c *Cluster) accept(n *node, nc net.Conn) {
+	nc = c.wrap(n, nc)
 	c.mu.Lock()
 	refuse := c.closed || n.stopped
 	if !refuse {
@@ -255,18 +273,20 @@ func (c *Cluster) node(id int32) *node {
 // still lists it, and it stays leader and coordinator of what it was.
 func (c *Cluster) StopNode(id int32) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopLocked(c.node(id))
+	cut := c.stopLocked(c.node(id))
+	c.mu.Unlock()
+	closeAll(cut)
 }
 
-func (c *Cluster) stopLocked(n *node) {
+// stopLocked returns the connections that are to be closed without the lock.
+func (c *Cluster) stopLocked(n *node) []*conn {
 	n.stopped = true
 	if n.listener != nil {
 		_ = n.listener.Close()
 		n.listener = nil
 	}
 	n.sessions = map[int32]*session{}
-	c.cutLocked(n)
+	return slices.Collect(maps.Keys(n.conns))
 }
 
 // StartNode lets a stopped node work again, at the same address and without its
@@ -287,12 +307,13 @@ func (c *Cluster) StartNode(id int32) {
 // CutConns closes all connections of a node; new ones work.
 func (c *Cluster) CutConns(id int32) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cutLocked(c.node(id))
+	cut := slices.Collect(maps.Keys(c.node(id).conns))
+	c.mu.Unlock()
+	closeAll(cut)
 }
 
-func (c *Cluster) cutLocked(n *node) {
-	for cn := range n.conns {
+func closeAll(conns []*conn) {
+	for _, cn := range conns {
 		cn.close()
 	}
 }

@@ -71,12 +71,10 @@ func (c *Cluster) failFetch(node int32, req *kmsg.FetchRequest, code int16) kmsg
 		parts, resp.SessionID = s.parts, s.id
 	}
 	for _, part := range parts {
-		t := kmsg.NewFetchResponseTopic()
-		t.Topic, t.TopicID = part.name, part.topic
+		part.told = false
 		p := kmsg.NewFetchResponseTopicPartition()
 		p.Partition, p.ErrorCode, p.HighWatermark, p.RecordBatches = part.asked.Partition, code, -1, []byte{}
-		t.Partitions = append(t.Partitions, p)
-		resp.Topics = append(resp.Topics, t)
+		part.addTo(resp, p)
 	}
 	return resp
 }

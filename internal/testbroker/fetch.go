@@ -87,13 +87,7 @@ func (f *fetching) answerLocked(results []fetched) kmsg.Response {
 		if f.session != nil && !r.part.tell(&r.out) && !f.full {
 			continue
 		}
-		if last := len(resp.Topics) - 1; last < 0 || resp.Topics[last].Topic != r.part.name || resp.Topics[last].TopicID != r.part.topic {
-			t := kmsg.NewFetchResponseTopic()
-			t.Topic, t.TopicID = r.part.name, r.part.topic
-			resp.Topics = append(resp.Topics, t)
-		}
-		t := &resp.Topics[len(resp.Topics)-1]
-		t.Partitions = append(t.Partitions, r.out)
+		r.part.addTo(resp, r.out)
 		f.hintLocked(resp, &r.out)
 	}
 	if f.session != nil {
@@ -101,6 +95,18 @@ func (f *fetching) answerLocked(results []fetched) kmsg.Response {
 		f.rotate(results)
 	}
 	return resp
+}
+
+// addTo puts a partition's answer behind the others, under its topic.
+func (f *fetchPart) addTo(resp *kmsg.FetchResponse, out kmsg.FetchResponseTopicPartition) {
+	last := len(resp.Topics) - 1
+	if last < 0 || resp.Topics[last].Topic != f.name || resp.Topics[last].TopicID != f.topic {
+		t := kmsg.NewFetchResponseTopic()
+		t.Topic, t.TopicID = f.name, f.topic
+		resp.Topics = append(resp.Topics, t)
+		last++
+	}
+	resp.Topics[last].Partitions = append(resp.Topics[last].Partitions, out)
 }
 
 // rotate gives the partitions that got nothing their turn first next time.
@@ -172,6 +178,10 @@ func (f *fetching) recordsLocked(p *partitionLog, asked *kmsg.FetchRequestTopicP
 	}
 	if f.req.Version >= 12 && asked.LastFetchedEpoch >= 0 {
 		epoch, end := p.endOfEpoch(asked.LastFetchedEpoch)
+		if epoch < 0 {
+			out.ErrorCode = codeOffsetOutOfRange
+			return
+		}
 		if end < asked.FetchOffset || epoch < asked.LastFetchedEpoch {
 			out.DivergingEpoch.Epoch, out.DivergingEpoch.EndOffset = epoch, end
 			return

@@ -42,13 +42,13 @@ func newHalf() *half {
 	return h
 }
 
-// deadline wakes the waiters of a half when its time has come.
+// deadline is one deadline of a half. Its timer says that it passed, so that no
+// difference between two clock readings can leave a waiter behind.
 type deadline struct {
-	at    time.Time
-	timer *time.Timer
+	passed bool
+	timer  *time.Timer
+	set    int // counts settings: a timer that was replaced has no say
 }
-
-func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
 func (h *half) setDeadline(d *deadline, at time.Time) {
 	h.mu.Lock()
@@ -57,21 +57,30 @@ func (h *half) setDeadline(d *deadline, at time.Time) {
 		d.timer.Stop()
 		d.timer = nil
 	}
-	d.at = at
-	if !at.IsZero() && !h.readClosed && !h.writeClosed {
-		d.timer = time.AfterFunc(time.Until(at), func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.cond.Broadcast()
-		})
+	d.set++
+	left := time.Until(at)
+	d.passed = !at.IsZero() && left <= 0
+	if !at.IsZero() && left > 0 {
+		set := d.set
+		d.timer = time.AfterFunc(left, func() { h.expire(d, set) })
 	}
 	h.cond.Broadcast()
+}
+
+func (h *half) expire(d *deadline, set int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d.set == set {
+		d.passed = true
+		h.cond.Broadcast()
+	}
 }
 
 func (h *half) closeEnd(flag *bool, d *deadline) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	*flag = true
+	d.set++
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil
@@ -86,7 +95,7 @@ func (h *half) readBytes(p []byte) (int, error) {
 		switch {
 		case h.readClosed:
 			return 0, net.ErrClosed
-		case h.read.passed():
+		case h.read.passed:
 			return 0, os.ErrDeadlineExceeded
 		case len(p) == 0:
 			return 0, nil
@@ -112,7 +121,7 @@ func (h *half) writeBytes(p []byte) (int, error) {
 		switch {
 		case h.writeClosed:
 			return written, net.ErrClosed
-		case h.write.passed():
+		case h.write.passed:
 			return written, os.ErrDeadlineExceeded
 		case h.readClosed:
 			return written, syscall.EPIPE

@@ -32,9 +32,6 @@ type conn struct {
 }
 
 func (c *Cluster) startConnLocked(n *node, nc net.Conn) {
-	if c.opts.wrap != nil {
-		nc = c.opts.wrap(n.id, nc)
-	}
 	c.lastConn++
 	cn := &conn{
 		c: c, node: n, id: c.lastConn, nc: nc,

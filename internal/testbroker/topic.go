@@ -3,6 +3,7 @@ package testbroker
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,7 +23,7 @@ type partitionLog struct {
 	leader    int32
 	replicas  []int32
 	epoch     int32
-	epochs    []epochStart // rising; an entry for each epoch that wrote something
+	epochs    []epochStart // rising
 	batches   []logBatch
 	start     int64
 	end       int64
@@ -133,13 +134,13 @@ func (c *Cluster) partitionLocked(name string, p int32) *partitionLog {
 func (c *Cluster) SetLeader(topic string, partition, node int32) {
 	c.change(topic, partition, func(p *partitionLog) {
 		p.leader = node
-		p.epoch++
+		p.enterEpoch(p.epoch + 1)
 	})
 }
 
 // SetLeaderEpoch sets the leader epoch, in which further batches are written.
 func (c *Cluster) SetLeaderEpoch(topic string, partition, epoch int32) {
-	c.change(topic, partition, func(p *partitionLog) { p.epoch = epoch })
+	c.change(topic, partition, func(p *partitionLog) { p.enterEpoch(epoch) })
 }
 
 // Leader returns a partition's leader and leader epoch.
@@ -170,8 +171,12 @@ func (c *Cluster) Truncate(topic string, partition int32, offset int64) {
 	c.change(topic, partition, func(p *partitionLog) {
 		p.batches = slices.DeleteFunc(slices.Clone(p.batches), func(b logBatch) bool { return b.last >= offset })
 		p.end = min(p.end, offset)
-		p.epochs = slices.DeleteFunc(slices.Clone(p.epochs), func(e epochStart) bool { return e.start >= p.end })
+		p.epochs = slices.DeleteFunc(slices.Clone(p.epochs), func(e epochStart) bool { return e.start >= p.end && e.epoch != p.epoch })
+		if last := len(p.epochs) - 1; last >= 0 {
+			p.epochs[last].start = min(p.epochs[last].start, p.end)
+		}
 		p.aborted = slices.DeleteFunc(slices.Clone(p.aborted), func(a abortedTxn) bool { return a.marker >= p.end })
+		maps.DeleteFunc(p.open, func(_, first int64) bool { return first >= p.end })
 	})
 }
 
@@ -246,8 +251,18 @@ func (p *partitionLog) append(b logBatch) {
 		epoch = int32(binary.BigEndian.Uint32(b.bytes[12:]))
 		p.followTransaction(b)
 	}
-	if len(p.epochs) == 0 || epoch > p.epochs[len(p.epochs)-1].epoch {
-		p.epochs = append(p.epochs, epochStart{epoch, b.first})
+	p.startEpoch(epoch, b.first)
+}
+
+// enterEpoch notes where a new leader's epoch begins, as it does before it writes.
+func (p *partitionLog) enterEpoch(epoch int32) {
+	p.epoch = epoch
+	p.startEpoch(epoch, p.end)
+}
+
+func (p *partitionLog) startEpoch(epoch int32, offset int64) {
+	if epoch >= 0 && (len(p.epochs) == 0 || epoch > p.epochs[len(p.epochs)-1].epoch) {
+		p.epochs = append(p.epochs, epochStart{epoch, offset})
 	}
 }
 
