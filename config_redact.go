@@ -24,8 +24,9 @@ var secretFields = map[string]bool{"SSLPassword": true, "SASLUsername": true, "S
 
 // String returns the fields that are set, without secrets.
 //
-// The fmt package calls no methods on unexported fields: a struct of one's own
-// that keeps a Config in one, and is printed, should keep a *Config instead.
+// The fmt package calls no methods on unexported fields. A struct that keeps a
+// Config in one, and is printed, should have a String method itself, or keep a
+// *Config, of which %v, %+v and %#v show no more than the address.
 func (c Config) String() string {
 	var b strings.Builder
 	for name, value := range c.setFields {

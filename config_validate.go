@@ -181,18 +181,28 @@ func (v *validator) durations() {
 			v.fault(field, "at least 1ms is needed")
 		}
 	}
-	if c.RequestTimeout >= 0 && c.FetchMaxWait >= c.RequestTimeout {
-		v.fault("FetchMaxWait", "it must be less than RequestTimeout (%v)", c.RequestTimeout)
+	v.less("FetchMaxWait", "RequestTimeout")
+	if c.ConnectionsMaxIdle >= 0 {
+		v.less("RequestTimeout", "ConnectionsMaxIdle")
 	}
-	if c.ConnectionsMaxIdle >= 0 && c.RequestTimeout >= c.ConnectionsMaxIdle {
-		v.fault("RequestTimeout", "it must be less than ConnectionsMaxIdle (%v)", c.ConnectionsMaxIdle)
-	}
-	if c.SessionTimeout >= 0 && c.HeartbeatInterval >= c.SessionTimeout {
-		v.fault("HeartbeatInterval", "it must be less than SessionTimeout (%v)", c.SessionTimeout)
-	}
+	v.less("HeartbeatInterval", "SessionTimeout")
 	if c.AutoOffsetReset.duration < 0 {
 		v.fault("AutoOffsetReset", "the duration must not be negative")
 	}
+}
+
+// less demands that one duration is less than another. The fault is that of the
+// field which was set, if only one was.
+func (v *validator) less(small, large string) {
+	a, b := v.fields.FieldByName(small).Int(), v.fields.FieldByName(large).Int()
+	if a < b || a < 0 || b < 0 {
+		return
+	}
+	if defaults := reflect.ValueOf(Config{}.withDefaults()); a == defaults.FieldByName(small).Int() {
+		v.fault(large, "it must be greater than %s (%v)", small, time.Duration(a))
+		return
+	}
+	v.fault(small, "it must be less than %s (%v)", large, time.Duration(b))
 }
 
 // sockets: a Dialer makes its own sockets, so nothing could be set on them.
