@@ -110,7 +110,9 @@ type history struct {
 
 // exists takes in an answer in which the topic has so many partitions.
 func (h history) exists(partitions int32) history {
-	if !h.missing || partitions < h.missingFrom {
+	// A topic that is being made can be listed without partitions; that says
+	// nothing of what will be in it.
+	if partitions > 0 && (!h.missing || partitions < h.missingFrom) {
 		h.missing, h.missingFrom = true, partitions
 	}
 	h.unknownAt, h.unknownAnswers, h.unknownNodes = time.Time{}, 0, nil

@@ -180,7 +180,8 @@ func (c *Cluster) noteRefreshLocked(ticket uint64, err error, progressed, ignore
 	switch {
 	case err != nil:
 		r.streak++
-	case progressed, now.Sub(r.endedAt) >= max(c.cfg.RetryBackoffMax, 0):
+	case progressed, now.Sub(r.endedAt) > r.spacing+max(c.cfg.RetryBackoffMax, 0):
+		// It brought something, or the time before it was quiet.
 		r.streak = 1
 	default:
 		r.streak++
