@@ -132,6 +132,7 @@ func New(t testing.TB, opts ...Option) *Cluster {
 	if c.opts.versions == nil {
 		c.opts.versions = DefaultVersions()
 	}
+	c.opts.versions = maps.Clone(c.opts.versions)
 	for i := range c.opts.nodes {
 		id := int32(i + 1)
 		n := &node{

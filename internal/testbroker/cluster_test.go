@@ -2,6 +2,8 @@ package testbroker
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -43,7 +45,7 @@ func exampleRequest(key, version int16, id [16]byte) kmsg.Request {
 	case keyOffsetFetch:
 		return offsetFetchRequest("g", "orders", 0)
 	case keyJoinGroup:
-		r := joinRequest("versions", "")
+		r := joinRequest(fmt.Sprint("versions", version), "")
 		if version >= 5 {
 			r.InstanceID = new("instance")
 		}
@@ -171,6 +173,37 @@ func TestFrozenConnectionsStaySilentWhileNewOnesWork(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, c.Conns(1))
 	})
+}
+
+func TestConnectionsAreWrapped(t *testing.T) {
+	var wrapped []int32
+	c := New(t, WithNodes(2), WithConnWrapper(func(node int32, nc net.Conn) net.Conn {
+		wrapped = append(wrapped, node)
+		return shifted{nc}
+	}))
+	cl := dial(t, c, 2)
+	cl.nc = shifted{cl.nc}
+	ask[*kmsg.ApiVersionsResponse](cl, 0, kmsg.NewPtrApiVersionsRequest())
+	require.Equal(t, []int32{2}, wrapped)
+}
+
+// shifted is a cipher that both ends must know.
+type shifted struct{ net.Conn }
+
+func (s shifted) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	for i := range p[:n] {
+		p[i]--
+	}
+	return n, err
+}
+
+func (s shifted) Write(p []byte) (int, error) {
+	out := make([]byte, len(p))
+	for i := range p {
+		out[i] = p[i] + 1
+	}
+	return s.Conn.Write(out)
 }
 
 func TestHangingDialsEndWithTheirContext(t *testing.T) {

@@ -159,7 +159,7 @@ func (f *fetching) partitionLocked(part *fetchPart, limit int, first bool) kmsg.
 	case 0:
 		f.recordsLocked(p, &part.asked, &out, limit, first)
 	case codeNotLeader, codeFencedLeaderEpoch:
-		if f.req.Version >= 12 {
+		if f.req.Version >= 16 { // KIP-951, though the field is there from version 12 on
 			out.CurrentLeader.LeaderID, out.CurrentLeader.LeaderEpoch = p.leader, p.epoch
 		}
 	}

@@ -125,8 +125,10 @@ func TestFetchErrors(t *testing.T) {
 	require.Equal(t, codeUnknownTopic, code(cl, 13, func(r *kmsg.FetchRequest) { first(r).Partition = 7 }).ErrorCode)
 	require.Equal(t, codeFencedLeaderEpoch, code(cl, 9, func(r *kmsg.FetchRequest) { first(r).CurrentLeaderEpoch = 4 }).ErrorCode)
 	require.Equal(t, codeUnknownLeaderEpoch, code(cl, 9, func(r *kmsg.FetchRequest) { first(r).CurrentLeaderEpoch = 6 }).ErrorCode)
-	p := code(dial(t, c, 2), 12, func(*kmsg.FetchRequest) {})
+	p := code(dial(t, c, 2), 15, func(*kmsg.FetchRequest) {})
 	require.Equal(t, codeNotLeader, p.ErrorCode)
+	require.Equal(t, int32(-1), p.CurrentLeader.LeaderID)
+	p = code(dial(t, c, 2), 16, func(*kmsg.FetchRequest) {})
 	require.Equal(t, int32(1), p.CurrentLeader.LeaderID)
 	require.Equal(t, int32(5), p.CurrentLeader.LeaderEpoch)
 

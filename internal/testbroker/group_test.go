@@ -321,6 +321,9 @@ func TestAllCommittedOffsetsOfAGroup(t *testing.T) {
 	resp = ask[*kmsg.OffsetFetchResponse](cl, 8, &kmsg.OffsetFetchRequest{Groups: []kmsg.OffsetFetchRequestGroup{{Group: "g"}, {Group: "h"}}})
 	require.Len(t, resp.Groups[0].Topics, 2)
 	require.Empty(t, resp.Groups[1].Topics)
+	c.DropCommitted("g", "orders")
+	require.Equal(t, int64(-1), c.CommittedOffset("g", "orders", 1))
+	require.Equal(t, int64(6), c.CommittedOffset("g", "bills", 0))
 }
 
 func TestCommitsAreCheckedAgainstTheGroup(t *testing.T) {

@@ -43,6 +43,13 @@ func (c *Cluster) SetCommitted(groupName, topic string, partition int32, offset 
 	c.wakeLocked()
 }
 
+// DropCommitted forgets what a group committed for a topic, as expiry does.
+func (c *Cluster) DropCommitted(groupName, topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.groupLocked(groupName).offsets, topic)
+}
+
 func (g *group) store(topic string, partition int32, offset CommittedOffset) {
 	if g.offsets[topic] == nil {
 		g.offsets[topic] = map[int32]CommittedOffset{}

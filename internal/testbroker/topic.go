@@ -89,7 +89,8 @@ func (c *Cluster) AddPartitions(name string, partitions int32) {
 }
 
 // DeleteTopic removes a topic with its logs. Offsets committed for it stay, as
-// they may in Kafka. Creating it again gives it a new topic id.
+// they do in Kafka for a while; see DropCommitted. Creating it again gives it a
+// new topic id.
 func (c *Cluster) DeleteTopic(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
