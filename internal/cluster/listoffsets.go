@@ -49,8 +49,12 @@ func (c *Cluster) ListOffsets(ctx context.Context, spec map[protocol.TopicPartit
 		errs:  map[protocol.TopicPartition]error{},
 	}
 	for failures := 1; len(l.pending) > 0; failures++ {
+		l.demand = 0
 		l.round(ctx)
 		if len(l.pending) == 0 || !sleep(ctx, max(c.backoff.Delay(failures), minSpacing)) {
+			break
+		}
+		if l.demand > 0 && c.await(ctx, l.demand) != nil && ctx.Err() != nil {
 			break
 		}
 	}
@@ -77,6 +81,7 @@ type lister struct {
 	pending map[protocol.TopicPartition]int64
 	found   map[protocol.TopicPartition]ListedOffset
 	errs    map[protocol.TopicPartition]error // of the pending ones: the last
+	demand  uint64                            // of metadata, by this round; before it is served the same would happen again
 }
 
 // round asks all leaders once.
@@ -169,7 +174,7 @@ func (l *lister) failed(tp protocol.TopicPartition, err error) {
 	delete(l.topics, tp.Topic)
 	if !errors.Is(err, protocol.OffsetNotAvailable) && !errors.Is(err, protocol.UnknownLeaderEpoch) {
 		// With these two the leader is right, but not ready yet.
-		l.c.Refresh()
+		l.demand = l.c.demand()
 	}
 }
 

@@ -46,10 +46,13 @@ func (r *refreshState) due(maxAge time.Duration, now time.Time) time.Time {
 // Refresh asks for new metadata soon: at once after a quiet time, else after a
 // backoff that grows while refreshes bring nothing new. Demands that come
 // before it begins are served together.
-func (c *Cluster) Refresh() {
+func (c *Cluster) Refresh() { c.demand() }
+
+// demand is Refresh; await waits for the number that it returns.
+func (c *Cluster) demand() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refreshLocked()
+	return c.refreshLocked()
 }
 
 func (c *Cluster) refreshLocked() uint64 {
@@ -67,10 +70,10 @@ func (c *Cluster) refreshLocked() uint64 {
 // RefreshAndWait returns when metadata has arrived that was asked for after the
 // call. It fails when ctx ends, with the reason of the last failed refresh, or
 // at once when the brokers refuse this client.
-func (c *Cluster) RefreshAndWait(ctx context.Context) error {
-	c.mu.Lock()
-	ticket := c.refreshLocked()
-	c.mu.Unlock()
+func (c *Cluster) RefreshAndWait(ctx context.Context) error { return c.await(ctx, c.demand()) }
+
+// await returns when a demand was served; see RefreshAndWait.
+func (c *Cluster) await(ctx context.Context, ticket uint64) error {
 	for {
 		c.mu.Lock()
 		done, err, attempted := c.refresh.done >= ticket, c.refresh.err, c.refresh.attempted
