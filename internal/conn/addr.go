@@ -95,7 +95,10 @@ func ParseAddr(s string) (Addr, error) {
 	if scheme, _, ok := strings.Cut(s, "://"); ok {
 		return fail(fmt.Sprintf("the form is host[:port]; leave out %s:// and choose it by SecurityProtocol", scheme))
 	}
-	host, port, hasPort := s, "", false
+	var (
+		host, port string
+		hasPort    bool
+	)
 	if strings.HasPrefix(s, "[") {
 		inside, rest, ok := strings.Cut(s[1:], "]")
 		if !ok {

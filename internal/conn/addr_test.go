@@ -70,6 +70,22 @@ func TestParseServersRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "at least one")
 }
 
+func FuzzParseAddr(f *testing.F) {
+	for _, s := range []string{"kafka:9092", "[::1]:1", "[fe80::1%eth0]", "::1", "a.b.:65535", "x://y", "[", "]", ":"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		addr, err := ParseAddr(s)
+		if err != nil {
+			return
+		}
+		require.NotEmpty(t, addr.Host)
+		again, err := ParseAddr(addr.String())
+		require.NoError(t, err)
+		require.Equal(t, addr, again)
+	})
+}
+
 func TestAddrString(t *testing.T) {
 	require.Equal(t, "kafka:9092", Addr{"kafka", 9092}.String())
 	require.Equal(t, "[::1]:9092", Addr{"::1", 9092}.String())

@@ -267,7 +267,9 @@ func (b *Broker) dial(ctx context.Context) (*Link, error) {
 		return b.keep(link)
 	case b.ctx.Err() != nil:
 		return nil, &Error{Node: b.node, Addr: addr, Op: OpClose, Err: ErrClosed}
-	case ctx.Err() == nil: // else its caller gave up, which is no fault of the broker
+	case ctx.Err() == nil && addr == b.Addr():
+		// Otherwise the caller gave up, or the broker has moved meanwhile, and
+		// nothing is known to be at fault.
 		b.noteFailure(err, began)
 	}
 	return nil, err

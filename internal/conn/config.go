@@ -121,18 +121,19 @@ func (c *Config) filled() *Config {
 	return &f
 }
 
-// Limit wraps req so that no version outside min to max is chosen for it.
-func Limit(req kmsg.Request, min, max int16) kmsg.Request {
-	return &limited{Request: req, min: min, max: max}
+// Limit wraps req so that no version outside lowest to highest is chosen for
+// it.
+func Limit(req kmsg.Request, lowest, highest int16) kmsg.Request {
+	return &limited{Request: req, lowest: lowest, highest: highest}
 }
 
 type limited struct {
 	kmsg.Request
-	min, max int16
+	lowest, highest int16
 }
 
-func (l *limited) MinVersion() int16 { return l.min }
-func (l *limited) MaxVersion() int16 { return min(l.max, l.Request.MaxVersion()) }
+func (l *limited) MinVersion() int16 { return l.lowest }
+func (l *limited) MaxVersion() int16 { return min(l.highest, l.Request.MaxVersion()) }
 
 // versionRange returns the versions of req that this client can send.
 func versionRange(req kmsg.Request) (lowest, highest int16) {

@@ -108,6 +108,14 @@ type unsentError struct{ err error }
 func (e *unsentError) Error() string { return e.err.Error() }
 func (e *unsentError) Unwrap() error { return e.err }
 
+// explainHangUp names the request whose answer did not come.
+func explainHangUp(key int16, err error) error {
+	if isHangUp(err) {
+		return fmt.Errorf("the broker closed the connection before it had answered %s: %w", protocol.APIName(key), err)
+	}
+	return err
+}
+
 // ctxError returns why ctx ended. It is ctx.Err() for errors.Is, unless a bound
 // of this package has ended: that must not look like the end of the caller's
 // context.
@@ -166,12 +174,12 @@ func apiVersionsHint(err error) error {
 	var malformed *protocol.MalformedError
 	switch {
 	case isHangUp(err):
-		return &hintError{err, "the broker closed the connection on the first request: a listener that wants TLS does so " +
-			"(is SecurityProtocol right for this port?), and so do brokers older than 0.10 (set APIVersion for those)"}
+		return &hintError{err, "a listener that wants TLS does so (is SecurityProtocol right for this port?), " +
+			"and so do brokers older than 0.10 (set APIVersion for those)"}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &hintError{err, "it is slow, or not a Kafka broker, or TLS is missing; brokers of version 0.9 never answer this request " +
 			"(set APIVersion for those)"}
-	case errors.As(err, &malformed):
+	case errors.As(err, &malformed), errors.Is(err, ErrOutOfOrder):
 		return &hintError{err, "is this a Kafka broker, and SecurityProtocol right for this port?"}
 	}
 	return err

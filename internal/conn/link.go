@@ -83,9 +83,6 @@ func (l *Link) Node() int32 { return l.node }
 // Addr returns the address that was dialled.
 func (l *Link) Addr() Addr { return l.addr }
 
-// LocalAddr returns this side's end of the connection.
-func (l *Link) LocalAddr() net.Addr { return l.raw.LocalAddr() }
-
 // Done is closed when the link is.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
@@ -235,11 +232,12 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, err)
 		}
-		if err := l.readHeader(answerHeader{key: key, version: version, id: id, flexible: flexible}); err != nil {
-			return l.fail(OpRead, err)
+		err := l.readHeader(answerHeader{key: key, version: version, id: id, flexible: flexible})
+		if err == nil {
+			err = read(l.reader)
 		}
-		if err := read(l.reader); err != nil {
-			return l.fail(OpRead, err)
+		if err != nil {
+			return l.fail(OpRead, explainHangUp(key, err))
 		}
 		if n := l.reader.Remaining(); n > 0 {
 			return l.fail(OpRead, fmt.Errorf("%d bytes are left over in the answer to %s", n, protocol.APIName(key)))
@@ -353,7 +351,7 @@ func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.
 			body, err = l.readBody(header.key)
 		}
 		if err != nil {
-			return l.fail(OpRead, err)
+			return l.fail(OpRead, explainHangUp(header.key, err))
 		}
 		return nil
 	})

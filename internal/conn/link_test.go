@@ -50,6 +50,8 @@ func TestLinkDo(t *testing.T) {
 		require.Equal(t, int32(1), unsupported.Broker)
 		require.Equal(t, "FindCoordinator", unsupported.API)
 		require.NoError(t, l.Err(), "nothing was sent")
+		require.Equal(t, int32(1), l.Node())
+		require.Equal(t, testAddr, l.Addr())
 	})
 }
 
@@ -136,7 +138,7 @@ func TestLinkFailures(t *testing.T) {
 			"half an answer, then close", func(p *peer, r request) { p.Write(answerFrame(r.id, true, make([]byte, 100))[:50]) },
 			OpRead, "unexpected EOF", io.ErrUnexpectedEOF, 0,
 		},
-		{"close", func(p *peer, r request) {}, OpRead, "EOF", io.EOF, 0},
+		{"close", func(p *peer, r request) {}, OpRead, "closed the connection before it had answered Heartbeat", io.EOF, 0},
 		{
 			"the answer to another request",
 			func(p *peer, r request) {

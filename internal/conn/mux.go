@@ -213,7 +213,10 @@ func (m *Mux) read() {
 func (m *Mux) readAnswer() error {
 	id, err := m.link.readID()
 	if err != nil {
-		return m.explainRead(err)
+		if c := m.oldest(); c != nil {
+			err = explainHangUp(c.header.key, err)
+		}
+		return err
 	}
 	c := m.oldest()
 	if c == nil {
@@ -224,7 +227,7 @@ func (m *Mux) readAnswer() error {
 	}
 	body, err := m.link.readBody(c.header.key)
 	if err != nil {
-		return m.explainRead(err)
+		return explainHangUp(c.header.key, err)
 	}
 	resp, err := decode(c.resp, body)
 	if err == nil {
@@ -234,14 +237,6 @@ func (m *Mux) readAnswer() error {
 		c.outcome <- outcome{resp, err}
 	}
 	return nil
-}
-
-// explainRead names the request whose answer did not come.
-func (m *Mux) explainRead(err error) error {
-	if c := m.oldest(); c != nil && isHangUp(err) {
-		return fmt.Errorf("the broker closed the connection before it answered %s: %w", protocol.APIName(c.header.key), err)
-	}
-	return err
 }
 
 func (m *Mux) oldest() *call {

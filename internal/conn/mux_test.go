@@ -234,8 +234,8 @@ func TestMuxFailures(t *testing.T) {
 			},
 			ErrOutOfOrder, "Heartbeat",
 		},
-		{"the broker closes", func(p *peer, r request) {}, io.EOF, "closed the connection before it answered Heartbeat"},
-		{"half an answer", func(p *peer, r request) { p.Write(answerFrame(r.id, true, make([]byte, 60))[:30]) }, io.ErrUnexpectedEOF, "before it answered Heartbeat"},
+		{"the broker closes", func(p *peer, r request) {}, io.EOF, "closed the connection before it had answered Heartbeat"},
+		{"half an answer", func(p *peer, r request) { p.Write(answerFrame(r.id, true, make([]byte, 60))[:30]) }, io.ErrUnexpectedEOF, "before it had answered Heartbeat"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,8 @@ type peers struct {
 	mu    sync.Mutex
 	dials []time.Time
 	fail  error // of the dials from now on
-	block bool  // dials wait for their context
+	slow  time.Duration
+	block bool // dials wait for their context
 	conns []net.Conn
 	wg    sync.WaitGroup
 }
@@ -59,8 +60,9 @@ func (ps *peers) config() *Config {
 func (ps *peers) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	ps.mu.Lock()
 	ps.dials = append(ps.dials, time.Now())
-	fail, block, number := ps.fail, ps.block, len(ps.conns)
+	fail, slow, block, number := ps.fail, ps.slow, ps.block, len(ps.conns)
 	ps.mu.Unlock()
+	time.Sleep(slow)
 	if block {
 		<-ctx.Done()
 		return nil, ctx.Err()
