@@ -81,7 +81,7 @@ type Classic struct {
 
 	topics     []string
 	subscribed bool
-	rejoin     string   // why a new round is due, "" when none is
+	rejoin     string // why a new round is due, "" when none is
 	reason     string // what the last JoinGroup gave as its reason
 
 	member     string
@@ -111,6 +111,13 @@ func (m *Classic) State() State { return m.state }
 // Member returns the member id, "" when there is none, and the generation, -1 when
 // this member is in none.
 func (m *Classic) Member() (id string, generation int32) { return m.member, m.generation }
+
+// Owned returns the partitions that the application owns, or began to take over,
+// and has not ended giving up. It must not be changed.
+func (m *Classic) Owned() []TopicPartition { return m.handover.owned }
+
+// CoordinatorDoubted reports whether CoordinatorWorks would be news.
+func (m *Classic) CoordinatorDoubted() bool { return m.lookup.failures > 0 }
 
 // Leader reports whether this member makes the assignments of its generation.
 func (m *Classic) Leader() bool { return m.leader && m.generation >= 0 }

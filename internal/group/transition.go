@@ -91,8 +91,8 @@ func (m *Classic) becomeFailed(err error) {
 }
 
 func (m *Classic) recovered() {
-	if m.told {
-		m.told = false
+	if m.told || m.lookup.told {
+		m.told, m.lookup.told = false, false
 		m.do(Recovered{})
 	}
 }

@@ -1,0 +1,147 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/assignors"
+	"github.com/kafkaconsumer/kafka/internal/cluster"
+	"github.com/kafkaconsumer/kafka/internal/group"
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// joinGrace is how much longer than the rebalance timeout an answer to JoinGroup
+// or SyncGroup may take on its way.
+const joinGrace = 5 * time.Second
+
+// assign makes the assignments of all members, as the group's leader.
+func (co *coordinator) assign(ctx context.Context, a group.RunAssignor) message {
+	fail := func(err error) message {
+		return message{event: group.AssignmentMade{Seq: a.Seq, Err: err}}
+	}
+	assignor := co.assignorNamed(a.Protocol)
+	if assignor == nil {
+		return fail(fmt.Errorf("no assignor %q", a.Protocol))
+	}
+	members := co.members(a.Members)
+	topics := topicsOf(members)
+	known, counts, err := co.topicsToAssign(ctx, topics)
+	if err != nil {
+		return fail(fmt.Errorf("metadata of the group's topics: %w", err))
+	}
+	made, err := assignor.Assign(assignors.Input{Members: members, Topics: known})
+	if err == nil {
+		err = checkAssignment(made, members)
+	}
+	if err != nil {
+		return fail(fmt.Errorf("assignor %s: %w", a.Protocol, err))
+	}
+	out := make([]group.MemberAssignment, 0, len(members))
+	for _, m := range members {
+		tps := slices.Clone(made[m.ID].Partitions)
+		sortPartitions(tps)
+		blob := group.Assignment{Partitions: tps, UserData: made[m.ID].UserData}
+		out = append(out, group.MemberAssignment{ID: m.ID, Data: blob.AppendTo(nil)})
+	}
+	return message{
+		event: group.AssignmentMade{Seq: a.Seq, Assignments: out},
+		before: func() {
+			co.loop.counts, co.loop.metadata = counts, nil
+			co.watch(topics)
+		},
+	}
+}
+
+// members describes the group to the assignor. A member whose data is not
+// understood gets nothing, rather than keep the whole group from working.
+func (co *coordinator) members(joined []group.JoinedMember) []assignors.Member {
+	out := make([]assignors.Member, 0, len(joined))
+	for _, j := range joined {
+		s, err := group.DecodeSubscription(j.Metadata)
+		if err != nil {
+			co.log.Warn("kafka: a member of the group gets no partitions as its subscription cannot be read",
+				"member", j.ID, "error", err)
+		}
+		slices.Sort(s.Topics)
+		out = append(out, assignors.Member{
+			ID: j.ID, InstanceID: j.InstanceID, Topics: slices.Compact(s.Topics), Owned: s.Owned,
+			Generation: s.Generation, Rack: s.Rack, UserData: s.UserData,
+		})
+	}
+	slices.SortFunc(out, func(a, b assignors.Member) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+func topicsOf(members []assignors.Member) []string {
+	set := map[string]bool{}
+	for _, m := range members {
+		for _, topic := range m.Topics {
+			set[topic] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// topicsToAssign returns the partitions of the topics that exist, and the number of
+// partitions of each topic. What other members subscribe to is looked up when this
+// one does not know it.
+func (co *coordinator) topicsToAssign(ctx context.Context, topics []string) (map[string][]assignors.Partition, map[string]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, co.cfg.RequestTimeout)
+	defer cancel()
+	known, counts := map[string][]assignors.Partition{}, map[string]int{}
+	for _, topic := range topics {
+		t := co.cl.Metadata().Topic(topic)
+		if t == nil {
+			var err error
+			if t, err = co.cl.TopicMetadata(ctx, topic); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", topic, fromCluster(err))
+			}
+		}
+		if t == nil {
+			counts[topic] = 0
+			continue
+		}
+		counts[topic] = len(t.Partitions)
+		if len(t.Partitions) > 0 && t.Err != protocol.UnknownTopicOrPartition {
+			known[topic] = describePartitions(t, co.cl.Metadata())
+		}
+	}
+	return known, counts, nil
+}
+
+func describePartitions(t *cluster.Topic, m *cluster.Metadata) []assignors.Partition {
+	out := make([]assignors.Partition, len(t.Partitions))
+	for i, p := range t.Partitions {
+		out[i].ID = int32(i)
+		for _, node := range p.Replicas {
+			out[i].Racks = append(out[i].Racks, m.Brokers[node].Rack)
+		}
+	}
+	return out
+}
+
+// checkAssignment finds what would make two members read the same partition, or a
+// partition be read by nobody unnoticed.
+func checkAssignment(made assignors.Assignment, members []assignors.Member) error {
+	owners := map[TopicPartition]string{}
+	ids := map[string]bool{}
+	for _, m := range members {
+		ids[m.ID] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(made)) {
+		if !ids[id] {
+			return fmt.Errorf("it assigned partitions to %q, which is no member", id)
+		}
+		for _, tp := range made[id].Partitions {
+			if other, taken := owners[tp]; taken {
+				return fmt.Errorf("it assigned %s to both %q and %q", tp, other, id)
+			}
+			owners[tp] = id
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/kafkaconsumer/kafka/internal/group"
+)
+
+// lookupView is what run publishes of the look-up of the coordinator.
+type lookupView struct {
+	mu      sync.Mutex
+	node    int32
+	known   bool
+	refused error         // why looking it up is of no use, until it is tried again
+	last    error         // the last failure, of any kind
+	changed chan struct{} // closed and replaced whenever something here changes
+}
+
+func (v *lookupView) change(f func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f()
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+func (v *lookupView) set(node int32, known bool) {
+	v.change(func() {
+		v.node, v.known = node, known
+		if known {
+			v.refused, v.last = nil, nil
+		}
+	})
+}
+
+func (v *lookupView) retry() {
+	v.change(func() { v.refused = nil })
+}
+
+func (v *lookupView) failed(err error, refused bool) {
+	v.change(func() {
+		v.last = err
+		if refused {
+			v.refused = err
+		}
+	})
+}
+
+// get returns the coordinator, or false and why there is no use in waiting for it,
+// and a channel that is closed when that changes.
+func (v *lookupView) get() (node int32, known bool, refused error, changed <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.node, v.known, v.refused, v.changed
+}
+
+func (v *lookupView) lastError() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.last
+}
+
+// awaitCoordinator waits until the coordinator is known. final says that trying
+// again is of no use.
+func (co *coordinator) awaitCoordinator(ctx context.Context) (node int32, final bool, err error) {
+	for {
+		node, known, refused, changed := co.lookup.get()
+		switch {
+		case co.ctx.Err() != nil:
+			return 0, true, ErrClosed
+		case known:
+			return node, false, nil
+		case refused != nil:
+			return 0, true, refused
+		}
+		if !co.post(message{event: group.CoordinatorNeeded{}}) {
+			return 0, true, ErrClosed
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if last := co.lookup.lastError(); last != nil {
+				return 0, true, fmt.Errorf("%w: the coordinator is not known: %w", ctx.Err(), last)
+			}
+			return 0, true, fmt.Errorf("%w: the coordinator is not known", ctx.Err())
+		case <-co.ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kafkaconsumer/kafka/assignors"
+	"github.com/kafkaconsumer/kafka/internal/cluster"
+	"github.com/kafkaconsumer/kafka/internal/conn"
+	"github.com/kafkaconsumer/kafka/internal/group"
+	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// protocolType is what consumers call their use of the group protocol.
+const protocolType = "consumer"
+
+// maxReason is how much of a reason goes to the broker (KIP-800).
+const maxReason = 255
+
+// performRequest starts the goroutine that carries a request out and gives its
+// answer to run.
+func (co *coordinator) performRequest(a group.Action) {
+	node, _, _, _ := co.lookup.get()
+	var seq int
+	var do func(ctx context.Context) message
+	switch a := a.(type) {
+	case group.FindCoordinator:
+		seq, do = a.Seq, func(ctx context.Context) message { return co.find(ctx, a) }
+	case group.SendJoin:
+		seq, do = a.Seq, func(ctx context.Context) message { return co.join(ctx, node, a) }
+	case group.RunAssignor:
+		seq, do = a.Seq, func(ctx context.Context) message { return co.assign(ctx, a) }
+	case group.SendSync:
+		seq, do = a.Seq, func(ctx context.Context) message { return co.sync(ctx, node, a) }
+	case group.SendHeartbeat:
+		seq, do = a.Seq, func(ctx context.Context) message { return co.heartbeat(ctx, node, a) }
+	case group.SendLeave:
+		seq, do = a.Seq, func(ctx context.Context) message { return co.sendLeave(ctx, node, a) }
+	}
+	ctx, cancel := context.WithCancel(co.ctx)
+	co.loop.requests[seq] = cancel
+	co.wg.Go(func() {
+		defer cancel()
+		m := do(ctx)
+		m.seq = seq
+		co.post(m)
+	})
+}
+
+func (co *coordinator) find(ctx context.Context, a group.FindCoordinator) message {
+	ctx, cancel := context.WithTimeout(ctx, co.cfg.RequestTimeout)
+	defer cancel()
+	node, err := co.cl.FindCoordinator(ctx, co.cfg.GroupID)
+	if err != nil {
+		return message{event: group.CoordinatorFailed{Seq: a.Seq, Err: fromCluster(err)}}
+	}
+	return message{event: group.CoordinatorFound{Seq: a.Seq, Node: node}}
+}
+
+// fromCluster makes the public error of what package cluster says of an answer.
+func fromCluster(err error) error {
+	var code *cluster.CodeError
+	if !errors.As(err, &code) {
+		return err
+	}
+	return &BrokerError{Broker: code.Node, API: code.API, Code: code.Code, Message: code.Message}
+}
+
+// answerError makes the error of a code in an answer, or nil.
+func answerError(node int32, api string, code int16, message *string) error {
+	if code == 0 {
+		return nil
+	}
+	e := &BrokerError{Broker: node, API: api, Code: ErrorCode(code)}
+	if message != nil {
+		e.Message = *message
+	}
+	return e
+}
+
+func (co *coordinator) instanceID() *string { return optional(co.cfg.GroupInstanceID) }
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func reasonField(s string) *string { return optional(s[:min(len(s), maxReason)]) }
+
+func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) message {
+	req := kmsg.NewPtrJoinGroupRequest()
+	req.Group, req.MemberID, req.InstanceID = co.cfg.GroupID, a.MemberID, co.instanceID()
+	req.SessionTimeoutMillis = int32(co.cfg.SessionTimeout.Milliseconds())
+	req.RebalanceTimeoutMillis = int32(co.cfg.MaxPollInterval.Milliseconds())
+	req.ProtocolType, req.Reason = protocolType, reasonField(a.Reason)
+	for _, assignor := range co.assignors {
+		s := group.Subscription{
+			Topics: a.Topics, Owned: a.Owned, Generation: a.Generation, Rack: co.cfg.ClientRack,
+		}
+		if p, ok := assignor.(assignors.UserDataProvider); ok {
+			s.UserData = p.UserData(slices.Clone(a.Topics))
+		}
+		p := kmsg.NewJoinGroupRequestProtocol()
+		p.Name, p.Metadata = assignor.Name(), s.AppendTo(nil)
+		req.Protocols = append(req.Protocols, p)
+	}
+	// The coordinator holds the answer until all members have joined or the
+	// rebalance timeout ends.
+	timeout := max(co.cfg.RequestTimeout, co.cfg.MaxPollInterval+joinGrace)
+	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, 0, 9), timeout)
+	if err != nil {
+		return message{event: group.JoinAnswered{Seq: a.Seq, Err: err}}
+	}
+	return message{event: co.joinAnswer(node, a, resp)}
+}
+
+func (co *coordinator) joinAnswer(node int32, a group.SendJoin, resp kmsg.Response) group.JoinAnswered {
+	r, ok := resp.(*kmsg.JoinGroupResponse)
+	if !ok {
+		return group.JoinAnswered{Seq: a.Seq, Err: wrongAnswer(node, protocol.KeyJoinGroup, resp)}
+	}
+	answer := group.JoinAnswered{
+		Seq: a.Seq, MemberID: r.MemberID, Generation: r.Generation,
+		Err: answerError(node, "JoinGroup", r.ErrorCode, nil),
+	}
+	if answer.Err != nil {
+		return answer
+	}
+	if answer.Err = checkProtocol(node, "JoinGroup", r.ProtocolType, protocolType); answer.Err != nil {
+		return answer
+	}
+	if r.Protocol != nil {
+		answer.Protocol = *r.Protocol
+	}
+	answer.Leader = r.LeaderID == r.MemberID
+	answer.SkipAssignment = r.SkipAssignment
+	for _, m := range r.Members {
+		jm := group.JoinedMember{ID: m.MemberID, Metadata: m.ProtocolMetadata}
+		if m.InstanceID != nil {
+			jm.InstanceID = *m.InstanceID
+		}
+		answer.Members = append(answer.Members, jm)
+	}
+	return answer
+}
+
+// checkProtocol: the coordinator must mean the same group as we do (KIP-559). Old
+// versions do not tell.
+func checkProtocol(node int32, api string, has *string, want string) error {
+	if has == nil || *has == want {
+		return nil
+	}
+	return &BrokerError{
+		Broker: node, API: api, Code: protocol.InconsistentGroupProtocol,
+		Message: fmt.Sprintf("the group has %q, this member %q", *has, want),
+	}
+}
+
+func wrongAnswer(node int32, key int16, resp kmsg.Response) error {
+	return fmt.Errorf("broker %d: %T is not an answer to %s", node, resp, protocol.APIName(key))
+}
+
+func (co *coordinator) sync(ctx context.Context, node int32, a group.SendSync) message {
+	req := kmsg.NewPtrSyncGroupRequest()
+	req.Group, req.MemberID, req.InstanceID = co.cfg.GroupID, a.MemberID, co.instanceID()
+	req.Generation = a.Generation
+	kind := protocolType
+	req.ProtocolType, req.Protocol = &kind, &a.Protocol
+	for _, m := range a.Assignments {
+		ma := kmsg.NewSyncGroupRequestGroupAssignment()
+		ma.MemberID, ma.MemberAssignment = m.ID, m.Data
+		req.GroupAssignment = append(req.GroupAssignment, ma)
+	}
+	timeout := max(co.cfg.RequestTimeout, co.cfg.MaxPollInterval+joinGrace)
+	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, 0, 5), timeout)
+	if err != nil {
+		return message{event: group.SyncAnswered{Seq: a.Seq, Err: err}}
+	}
+	tps, err := co.syncAnswer(ctx, node, a, resp)
+	return message{event: group.SyncAnswered{Seq: a.Seq, Err: err, Assignment: tps}}
+}
+
+func (co *coordinator) syncAnswer(ctx context.Context, node int32, a group.SendSync, resp kmsg.Response) ([]TopicPartition, error) {
+	r, ok := resp.(*kmsg.SyncGroupResponse)
+	if !ok {
+		return nil, wrongAnswer(node, protocol.KeySyncGroup, resp)
+	}
+	err := answerError(node, "SyncGroup", r.ErrorCode, nil)
+	if err == nil {
+		err = checkProtocol(node, "SyncGroup", r.ProtocolType, protocolType)
+	}
+	if err == nil {
+		err = checkProtocol(node, "SyncGroup", r.Protocol, a.Protocol)
+	}
+	if err != nil {
+		return nil, err
+	}
+	assigned, err := group.DecodeAssignment(r.MemberAssignment)
+	if err != nil {
+		return nil, err
+	}
+	sortPartitions(assigned.Partitions)
+	if o, ok := co.assignorNamed(a.Protocol).(assignors.Observer); ok && ctx.Err() == nil {
+		o.OnAssigned(assignors.MemberAssignment{
+			Partitions: slices.Clone(assigned.Partitions), UserData: assigned.UserData,
+		}, a.Generation)
+	}
+	return assigned.Partitions, nil
+}
+
+func sortPartitions(tps []TopicPartition) {
+	slices.SortFunc(tps, func(a, b TopicPartition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+}
+
+func (co *coordinator) assignorNamed(name string) assignors.Assignor {
+	for _, a := range co.assignors {
+		if a.Name() == name {
+			return a
+		}
+	}
+	return nil
+}
+
+func (co *coordinator) heartbeat(ctx context.Context, node int32, a group.SendHeartbeat) message {
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.MemberID, req.InstanceID = co.cfg.GroupID, a.MemberID, co.instanceID()
+	req.Generation = a.Generation
+	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(req, 0, 4))
+	if r, ok := resp.(*kmsg.HeartbeatResponse); ok && err == nil {
+		err = answerError(node, "Heartbeat", r.ErrorCode, nil)
+	} else if err == nil {
+		err = wrongAnswer(node, protocol.KeyHeartbeat, resp)
+	}
+	return message{event: group.HeartbeatAnswered{Seq: a.Seq, Err: err}}
+}
+
+func (co *coordinator) sendLeave(ctx context.Context, node int32, a group.SendLeave) message {
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group, req.MemberID = co.cfg.GroupID, a.MemberID
+	m := kmsg.NewLeaveGroupRequestMember()
+	m.MemberID, m.InstanceID, m.Reason = a.MemberID, co.instanceID(), reasonField(a.Reason)
+	req.Members = append(req.Members, m)
+	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(req, 0, 5))
+	r, ok := resp.(*kmsg.LeaveGroupResponse)
+	switch {
+	case err != nil:
+	case !ok:
+		err = wrongAnswer(node, protocol.KeyLeaveGroup, resp)
+	default:
+		err = answerError(node, "LeaveGroup", r.ErrorCode, nil)
+		for _, m := range r.Members {
+			err = cmp.Or(err, answerError(node, "LeaveGroup", m.ErrorCode, nil))
+		}
+	}
+	return message{event: group.LeaveAnswered{Seq: a.Seq, Err: err}}
+}

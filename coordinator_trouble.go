@@ -1,0 +1,149 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/conn"
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// trouble is what Poll must tell the application of the group.
+type trouble struct {
+	mu       sync.Mutex
+	once     []error   // told once
+	terminal error     // told each time
+	standing error     // told at once, then at most once per RetryBackoffMax
+	told     time.Time // when standing was
+	since    time.Time // of the first failure in a row; zero: all is well
+	noted    time.Time // when the last EventRetrying was
+}
+
+// takeError returns what the application must learn now, or nil.
+func (co *coordinator) takeError() error {
+	t := &co.trouble
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	switch {
+	case len(t.once) > 0:
+		err := t.once[0]
+		t.once = t.once[1:]
+		return err
+	case t.terminal != nil:
+		return t.terminal
+	case t.standing != nil && (t.told.IsZero() || now.Sub(t.told) >= co.cfg.RetryBackoffMax):
+		t.told = now
+		return t.standing
+	}
+	return nil
+}
+
+// failed takes in an error that the application must learn.
+func (co *coordinator) failed(err error, terminal bool) {
+	err = co.groupError("", err)
+	t := &co.trouble
+	t.mu.Lock()
+	first := t.terminal == nil && t.standing == nil
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	if terminal {
+		t.terminal, t.standing = err, nil
+	} else {
+		t.standing = err
+	}
+	t.mu.Unlock()
+	if first {
+		co.log.Warn("kafka: the group does not take this member", "error", err, "retried", !terminal)
+	}
+	co.hooks.wake()
+}
+
+// retrying takes in a failure that is retried. The application learns of it when it
+// is a refusal, or has lasted for RequestTimeout.
+func (co *coordinator) retrying(operation string, err error) {
+	now := time.Now()
+	err = co.groupError("", err)
+	t := &co.trouble
+	t.mu.Lock()
+	first := t.since.IsZero()
+	if first {
+		t.since = now
+	}
+	note := first || now.Sub(t.noted) >= co.cfg.RetryBackoffMax
+	if note {
+		t.noted = now
+	}
+	tell := refusesGroup(err) || now.Sub(t.since) >= co.cfg.RequestTimeout
+	if tell && t.terminal == nil {
+		t.standing = err
+	}
+	t.mu.Unlock()
+	if first {
+		co.log.Warn("kafka: retrying until it succeeds", "operation", operation, "error", err)
+	}
+	if note {
+		co.hooks.event(EventRetrying{Operation: operation, Err: err})
+	}
+	if tell {
+		co.hooks.wake()
+	}
+}
+
+// recovered forgets the troubles, as they are over.
+func (co *coordinator) recovered() {
+	t := &co.trouble
+	t.mu.Lock()
+	was := t.since
+	t.terminal, t.standing, t.told, t.since = nil, nil, time.Time{}, time.Time{}
+	t.mu.Unlock()
+	if !was.IsZero() {
+		co.log.Info("kafka: the group's trouble is over", "lasted", time.Since(was))
+	}
+}
+
+func (co *coordinator) expired(elapsed time.Duration) {
+	co.trouble.mu.Lock()
+	co.trouble.once = append(co.trouble.once, &PollIntervalError{Interval: co.cfg.MaxPollInterval, Elapsed: elapsed})
+	co.trouble.mu.Unlock()
+	co.log.Warn("kafka: the application did not poll in time, so this member leaves its group",
+		"interval", co.cfg.MaxPollInterval, "elapsed", elapsed)
+	co.hooks.event(EventPollIntervalExceeded{Interval: co.cfg.MaxPollInterval, Elapsed: elapsed})
+	co.hooks.wake()
+}
+
+// refusesGroup reports errors that another try will not heal soon.
+func refusesGroup(err error) bool {
+	var auth *conn.AuthError
+	var unsupported *UnsupportedVersionError
+	var code ErrorCode
+	return errors.As(err, &auth) || errors.As(err, &unsupported) ||
+		errors.As(err, &code) && (!code.Retriable() && code != protocol.UnknownServerError)
+}
+
+// groupError names the group in an error; a nil error stays nil.
+func (co *coordinator) groupError(operation string, err error) error {
+	var named *groupError
+	if err == nil || errors.As(err, &named) || errors.Is(err, ErrClosed) {
+		return err
+	}
+	return &groupError{group: co.cfg.GroupID, operation: operation, err: err}
+}
+
+// groupError says which group an error is about.
+type groupError struct {
+	group, operation string
+	err              error
+}
+
+func (e *groupError) Error() string {
+	if e.operation == "" {
+		return fmt.Sprintf("kafka: group %q: %v", e.group, trimmed{e.err})
+	}
+	return fmt.Sprintf("kafka: group %q: %s: %v", e.group, e.operation, trimmed{e.err})
+}
+
+func (e *groupError) Unwrap() error { return e.err }
