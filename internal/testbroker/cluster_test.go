@@ -257,3 +257,54 @@ func TestCloseEndsLongPollsAndHeldAnswers(t *testing.T) {
 		c.Close()
 	})
 }
+
+func TestNodesListenOnLoopback(t *testing.T) {
+	c := New(t, WithNodes(2), WithTCP())
+	c.CreateTopic("orders", 1)
+	c.AddPartitions("orders", 3)
+	for _, addr := range c.Addrs() {
+		nc, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		cl := &client{t: t, nc: nc}
+		resp := ask[*kmsg.MetadataResponse](cl, 9, kmsg.NewPtrMetadataRequest())
+		require.Equal(t, c.Addr(2), net.JoinHostPort(resp.Brokers[1].Host, fmt.Sprint(resp.Brokers[1].Port)))
+		require.Len(t, resp.Topics[0].Partitions, 3)
+		require.NoError(t, nc.Close())
+	}
+}
+
+func TestMalformedRequestsCloseTheConnection(t *testing.T) {
+	for name, frame := range map[string]string{
+		"an HTTP request":             "GET / HTTP/1.1\r\n\r\n",
+		"a negative length":           "\xff\xff\xff\xff",
+		"a client id beyond the end":  "\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\x7f\xff",
+		"tags beyond the end":         "\x00\x00\x00\x0c\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff\xff\xff",
+		"a body that does not decode": "\x00\x00\x00\x0a\x00\x01\x00\x0c\x00\x00\x00\x01\xff\xff",
+		"an unknown API":              "\x00\x00\x00\x0a\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := New(t)
+				cl := dial(t, c, 1)
+				_, err := cl.nc.Write([]byte(frame))
+				require.NoError(t, err)
+				_, err = cl.nc.Read(make([]byte, 1))
+				require.Error(t, err)
+			})
+		})
+	}
+}
+
+func FuzzRequestParse(f *testing.F) {
+	f.Add([]byte("\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff\x00\x02a\x02b\x00"))
+	f.Add([]byte("\x00\x01\x00\x10\x00\x00\x00\x01\xff\xff\x02\x00\x01x\x01\x00\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if len(frame) < 8 {
+			return
+		}
+		r := Request{Frame: frame}
+		if r.parse() != nil {
+			require.Nil(t, r.Message)
+		}
+	})
+}

@@ -327,3 +327,49 @@ func TestAppendedBytesComeBackAsTheyAre(t *testing.T) {
 	p = only(t, ask[*kmsg.FetchResponse](cl, 12, fetchRequest(id, 0, 0)))
 	require.Equal(t, "any bytes", string(p.RecordBatches))
 }
+
+func TestFetchSessionsGiveThePartitionsTheirTurn(t *testing.T) {
+	c := New(t)
+	c.CreateTopic("orders", 2)
+	for range 2 {
+		c.Produce("orders", 0, Record{Value: make([]byte, 1000)})
+		c.Produce("orders", 1, Record{Value: make([]byte, 1000)})
+	}
+	cl := dial(t, c, 1)
+	id := c.TopicID("orders")
+	req := fetchRequest(id, 0, 0)
+	req.SessionEpoch, req.MaxBytes = 0, 100
+	req.Topics[0].Partitions = append(req.Topics[0].Partitions, wanted(1, 0))
+	resp := ask[*kmsg.FetchResponse](cl, 16, req)
+	require.NotEmpty(t, resp.Topics[0].Partitions[0].RecordBatches)
+
+	req.SessionID, req.SessionEpoch = resp.SessionID, 1
+	req.Topics[0].Partitions = []kmsg.FetchRequestTopicPartition{wanted(0, 1)}
+	p := only(t, ask[*kmsg.FetchResponse](cl, 16, req))
+	require.Equal(t, int32(1), p.Partition, "the one that got nothing comes first")
+	require.NotEmpty(t, p.RecordBatches)
+
+	req.SessionEpoch = 2
+	req.Topics[0].Partitions = []kmsg.FetchRequestTopicPartition{wanted(1, 1)}
+	p = only(t, ask[*kmsg.FetchResponse](cl, 16, req))
+	require.Zero(t, p.Partition)
+	require.Equal(t, int64(2), p.HighWatermark)
+}
+
+func TestFetchWithoutSessionsNeverNamesOne(t *testing.T) {
+	c, cl, id := orders(t, WithoutFetchSessions(), WithClusterID("other"))
+	req := fetchRequest(id, 0, 0)
+	req.SessionEpoch = 0
+	require.Zero(t, ask[*kmsg.FetchResponse](cl, 12, req).SessionID)
+	require.Zero(t, c.Sessions(1))
+	require.Equal(t, "other", *ask[*kmsg.MetadataResponse](cl, 9, kmsg.NewPtrMetadataRequest()).ClusterID)
+}
+
+func TestBatchesWithAWrongHeaderAreFound(t *testing.T) {
+	c, cl, id := orders(t)
+	c.AppendBatch("orders", 0, batch.V2{Records: make([]Record, 3), LastOffsetDelta: new(int32(-5))})
+	c.AppendBatch("orders", 0, batch.V2{LastOffsetDelta: new(int32(4))}) // all compacted away
+	require.Equal(t, int64(8), c.EndOffset("orders", 0))
+	require.NotEmpty(t, only(t, ask[*kmsg.FetchResponse](cl, 12, fetchRequest(id, 2, 0))).RecordBatches)
+	require.NotEmpty(t, only(t, ask[*kmsg.FetchResponse](cl, 12, fetchRequest(id, 7, 0))).RecordBatches)
+}

@@ -341,3 +341,55 @@ func TestCommitsAreCheckedAgainstTheGroup(t *testing.T) {
 	require.Equal(t, codeIllegalGeneration, commit(join.MemberID, 2))
 	require.Zero(t, commit(join.MemberID, 1))
 }
+
+func TestStaticMembersLeaveByInstance(t *testing.T) {
+	c := New(t)
+	cl := dial(t, c, 1)
+	req := joinRequest("g", "")
+	req.InstanceID = new("one")
+	join := ask[*kmsg.JoinGroupResponse](cl, 9, req)
+	cl.sync(join, "g")
+	req.MemberID = "another"
+	require.Equal(t, codeFencedInstanceID, ask[*kmsg.JoinGroupResponse](cl, 9, req).ErrorCode)
+	req.InstanceID = new("two")
+	require.Equal(t, codeUnknownMemberID, ask[*kmsg.JoinGroupResponse](cl, 9, req).ErrorCode)
+
+	req.MemberID, req.InstanceID, req.Protocols[0].Metadata = "", new("one"), []byte("changed")
+	again := ask[*kmsg.JoinGroupResponse](cl, 9, req)
+	require.Equal(t, join.Generation+1, again.Generation, "a changed subscription rebalances")
+
+	leave := func(instance string) int16 {
+		r := &kmsg.LeaveGroupRequest{Group: "g", Members: []kmsg.LeaveGroupRequestMember{{InstanceID: &instance}}}
+		return ask[*kmsg.LeaveGroupResponse](cl, 5, r).Members[0].ErrorCode
+	}
+	require.Equal(t, codeUnknownMemberID, leave("two"))
+	require.Zero(t, leave("one"))
+	require.Equal(t, "Empty", c.Group("g").State)
+}
+
+func TestAMemberThatOnlyHasAnIDMayLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t)
+		one, two := dial(t, c, 1), dial(t, c, 1)
+		pending := ask[*kmsg.JoinGroupResponse](one, 9, joinRequest("g", ""))
+		joining := async(func() *kmsg.JoinGroupResponse { return two.join("g") })
+		synctest.Wait()
+		start := time.Now()
+		leave := &kmsg.LeaveGroupRequest{Group: "g", Members: []kmsg.LeaveGroupRequestMember{{MemberID: pending.MemberID}}}
+		require.Zero(t, ask[*kmsg.LeaveGroupResponse](one, 5, leave).Members[0].ErrorCode)
+		require.Equal(t, int32(1), (<-joining).Generation)
+		require.Zero(t, time.Since(start))
+	})
+}
+
+func TestALostJoinAnswerIsGivenAgain(t *testing.T) {
+	c := New(t)
+	cl := dial(t, c, 1)
+	join := cl.join("g")
+	again := ask[*kmsg.JoinGroupResponse](cl, 9, joinRequest("g", join.MemberID))
+	require.Equal(t, join.Generation, again.Generation)
+	require.Equal(t, join.Members, again.Members)
+	cl.sync(join, "g")
+	third := ask[*kmsg.JoinGroupResponse](cl, 9, joinRequest("g", join.MemberID))
+	require.Equal(t, join.Generation+1, third.Generation, "a leader that rejoins wants a rebalance")
+}

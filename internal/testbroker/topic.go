@@ -206,23 +206,26 @@ func (c *Cluster) ProduceValues(topic string, partition int32, values ...string)
 
 // AppendBatch writes a batch to the end of a partition; its base offset and
 // leader epoch become those of the log, and records without a timestamp get the
-// time of now. It returns the base offset.
+// time of now. It covers the offsets that its header tells, and in any case
+// those of its records, so that a batch with a wrong header is found too. It
+// returns the base offset.
 func (c *Cluster) AppendBatch(topic string, partition int32, b batch.V2) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.partitionLocked(topic, partition)
 	b.BaseOffset, b.LeaderEpoch = p.end, p.epoch
 	b.Records = slices.Clone(b.Records)
-	lb := logBatch{maxTime: -1}
-	for i := range b.Records {
+	lb := logBatch{first: p.end, last: max(p.end, b.LastOffset()), maxTime: -1}
+	for i, delta := range b.Deltas() {
 		if b.Records[i].Timestamp.IsZero() {
 			b.Records[i].Timestamp = time.Now()
 		}
 		millis := b.Records[i].Timestamp.UnixMilli()
 		lb.maxTime = max(lb.maxTime, millis)
-		lb.times = append(lb.times, offsetTime{p.end + b.Delta(i), millis})
+		lb.times = append(lb.times, offsetTime{p.end + delta, millis})
+		lb.last = max(lb.last, p.end+delta)
 	}
-	lb.first, lb.last, lb.bytes = p.end, b.LastOffset(), b.Bytes()
+	lb.bytes = b.Bytes()
 	p.append(lb)
 	c.wakeLocked()
 	return lb.first

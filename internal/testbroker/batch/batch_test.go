@@ -197,3 +197,22 @@ func TestMarkers(t *testing.T) {
 	require.NoError(t, r.ReadFrom(b.Records))
 	require.Equal(t, []byte{0, 0, 0, 1}, r.Key)
 }
+
+func TestXerialFramingInBothByteOrders(t *testing.T) {
+	data := bytes.Repeat([]byte("kafka "), 20_000)
+	big := CompressXerial(data, 32<<10, binary.BigEndian)
+	little := CompressXerial(data, 32<<10, binary.LittleEndian)
+	require.Equal(t, []byte{1, 0, 0, 0, 1, 0, 0, 0}, little[8:16])
+	require.Equal(t, big[16:], little[16:])
+	require.Equal(t, data, expand(t, Snappy, big))
+	raw, err := snappy.Decode(nil, CompressSnappy(data))
+	require.NoError(t, err)
+	require.Equal(t, data, raw)
+}
+
+func TestLastOffset(t *testing.T) {
+	require.Equal(t, int64(12), V2{BaseOffset: 10, Records: make([]Record, 3)}.LastOffset())
+	require.Equal(t, int64(19), V2{BaseOffset: 10, Records: []Record{{}, {OffsetDelta: new(int64(9))}}}.LastOffset())
+	require.Equal(t, int64(14), V2{BaseOffset: 10, Records: make([]Record, 3), LastOffsetDelta: new(int32(4))}.LastOffset())
+	require.Equal(t, int64(10), V2{BaseOffset: 10}.LastOffset())
+}

@@ -64,15 +64,15 @@ type V2 struct {
 	Compress        func([]byte) []byte // instead of Codec's own, which still goes into the attributes
 }
 
-// Delta returns the offset delta of record i.
-func (b V2) Delta(i int) int64 {
+// Deltas returns the offset deltas of the records.
+func (b V2) Deltas() []int64 {
+	deltas := make([]int64, len(b.Records))
 	delta := int64(-1)
-	for _, r := range b.Records[:i+1] {
-		if delta++; r.OffsetDelta != nil {
-			delta = *r.OffsetDelta
-		}
+	for i := range b.Records {
+		delta = or(b.Records[i].OffsetDelta, delta+1)
+		deltas[i] = delta
 	}
-	return delta
+	return deltas
 }
 
 // LastOffset returns the last offset that the header tells.
@@ -85,7 +85,8 @@ func (b V2) lastDelta() int32 {
 	if len(b.Records) == 0 {
 		return 0
 	}
-	return int32(b.Delta(len(b.Records) - 1))
+	deltas := b.Deltas()
+	return int32(deltas[len(deltas)-1])
 }
 
 func or[T any](override *T, right T) T {
@@ -100,10 +101,8 @@ func (b V2) Bytes() []byte {
 	first, maxTime := b.times()
 	payload := b.Payload
 	if payload == nil {
-		delta := int64(-1)
-		for i := range b.Records {
+		for i, delta := range b.Deltas() {
 			r := &b.Records[i]
-			delta = or(r.OffsetDelta, delta+1)
 			payload = r.append(payload, delta, r.millis()-first)
 		}
 	}
