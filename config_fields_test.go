@@ -39,7 +39,7 @@ var (
 )
 
 var fieldRules = map[string]fieldRule{
-	"Topics":                           {good: []string{"a.b_c-D9"}, bad: []any{[]string{"a b"}, []string{""}, []string{".."}}},
+	"Topics":                           {good: []string{"a.b_c-D9"}, bad: []any{[]string{"a b"}, []string{""}, []string{"."}, []string{".."}}},
 	"BootstrapServers":                 {def: []string{"localhost:9092"}, good: []string{"h:1,[::1]"}, bad: []any{[]string{""}, []string{"::1"}, []string{"h:x"}, []string{"http://h"}}},
 	"ClientID":                         {def: "kafka-go-consumer-" + Version, good: "me", bad: []any{"\xff", strings.Repeat("x", 1<<15)}},
 	"GroupID":                          {good: "g", bad: []any{" \t", "\xff", strings.Repeat("x", 1<<15)}},
@@ -85,7 +85,7 @@ var fieldRules = map[string]fieldRule{
 	"APIVersion":                   {good: "0.10.1", bad: []any{"0.9", "0.8.0", "newest", "99.0"}},
 	"APIVersionAutoTimeout":        {def: 2 * time.Second, good: time.Second, bad: []any{-time.Second}},
 	"ConnectionsMaxIdle":           {def: 9 * time.Minute, good: -time.Second, bad: []any{time.Second}},
-	"MetricReporters":              {good: []MetricReporter{fakeReporter{}}, bad: []any{[]MetricReporter{nil}}},
+	"MetricReporters":              {good: []MetricReporter{fakeReporter{}}, bad: []any{[]MetricReporter{nil}, []MetricReporter{(*fakeReporter)(nil)}}},
 	"MetricsNumSamples":            {good: 3},
 	"MetricsSampleWindow":          {good: time.Second},
 	"IncludeInternalTopics":        {good: true, anyValue: "a boolean"},

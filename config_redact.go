@@ -15,8 +15,8 @@ import (
 type placeholder string
 
 const (
-	hidden placeholder = "(hidden)" // a secret that is set
-	set    placeholder = "(set)"    // something without a useful text
+	hiddenValue placeholder = "(hidden)" // a secret that is set
+	setValue    placeholder = "(set)"    // something without a useful text
 )
 
 // secretFields hold credentials.
@@ -73,7 +73,7 @@ func (c Config) setFields(yield func(name string, value any) bool) {
 // unprinted, since it may hold anything.
 func printable(name string, v reflect.Value) any {
 	if secretFields[name] && !v.IsZero() {
-		return hidden
+		return hiddenValue
 	}
 	switch x := v.Interface().(type) {
 	case time.Duration, bool, int, int32, int64, OffsetReset:
@@ -96,17 +96,17 @@ func printable(name string, v reflect.Value) any {
 	if v.IsZero() {
 		return placeholder("nil")
 	}
-	return set
+	return setValue
 }
 
 // printableText hides the secrets that a text holds by mistake: a key in place of
 // its file's name, and credentials in front of a server's name.
 func printableText(name, s string) string {
 	if strings.Contains(s, "-----BEGIN") {
-		return string(hidden)
+		return string(hiddenValue)
 	}
 	if at := strings.LastIndexByte(s, '@'); at >= 0 && name == "BootstrapServers" {
-		return string(hidden) + s[at:]
+		return string(hiddenValue) + s[at:]
 	}
 	return s
 }

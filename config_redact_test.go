@@ -113,6 +113,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 
 func TestConfigPrintsWhatIsSet(t *testing.T) {
 	require.Equal(t, "kafka.Config{}", Config{}.String())
+	require.Equal(t, `kafka.Config{SASLPassword: (hidden)}`, Config{SASLPassword: "p"}.GoString())
 	require.Equal(t,
 		`kafka.Config{BootstrapServers: ["a:1" "b"], GroupID: "g", FetchMaxWait: 2s, AutoOffsetReset: earliest, `+
 			`PartitionAssignmentStrategy: ["roundrobin" "nil"], MaxPollRecords: 7, Dialer: (set), SecurityProtocol: "SASL_SSL", TLS: (set), `+

@@ -182,17 +182,16 @@ func (v *validator) durations() {
 		}
 	}
 	v.less("FetchMaxWait", "RequestTimeout")
-	if c.ConnectionsMaxIdle >= 0 {
-		v.less("RequestTimeout", "ConnectionsMaxIdle")
-	}
+	v.less("RequestTimeout", "ConnectionsMaxIdle")
 	v.less("HeartbeatInterval", "SessionTimeout")
 	if c.AutoOffsetReset.duration < 0 {
 		v.fault("AutoOffsetReset", "the duration must not be negative")
 	}
 }
 
-// less demands that one duration is less than another. The fault is that of the
-// field which was set, if only one was.
+// less demands that one duration is less than another; a negative one is a fault
+// already, or means never. The fault is that of the field which was set, if only
+// one was.
 func (v *validator) less(small, large string) {
 	a, b := v.fields.FieldByName(small).Int(), v.fields.FieldByName(large).Int()
 	if a < b || a < 0 || b < 0 {
