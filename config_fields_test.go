@@ -140,7 +140,7 @@ func same(t *testing.T, want, got any, field string) {
 // faultsOf returns the faults of c as a user finds them.
 func faultsOf(t *testing.T, c Config) []*ConfigError {
 	t.Helper()
-	err := c.withDefaults().validate()
+	err := c.validate()
 	if err == nil {
 		return nil
 	}
@@ -267,7 +267,7 @@ func TestWithDefaultsSharesNothing(t *testing.T) {
 
 func TestCheckingEditsNothing(t *testing.T) {
 	c := Config{Topics: []string{"x y"}, BootstrapServers: []string{"a,b"}, FetchMinBytes: -1, TLS: &tls.Config{}}
-	_ = c.withDefaults().validate()
+	_ = c.validate()
 	require.Equal(t, []string{"x y"}, c.Topics)
 	require.Equal(t, []string{"a,b"}, c.BootstrapServers)
 	require.Equal(t, int32(-1), c.FetchMinBytes)

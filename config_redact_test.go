@@ -99,7 +99,7 @@ func TestNoLogShowsASecret(t *testing.T) {
 
 func TestNoErrorShowsASecret(t *testing.T) {
 	c, secrets := secretive()
-	err := c.withDefaults().validate()
+	err := c.validate()
 	require.ErrorContains(t, err, "Config.SASLPassword = (hidden)")
 	require.ErrorContains(t, err, "Config.SSLPassword = (hidden)")
 	require.ErrorContains(t, err, `Config.BootstrapServers = "(hidden)@broker:9092"`)

@@ -102,7 +102,7 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 		"AutoOffsetReset", "SecurityProtocol", "IsolationLevel", "APIVersion", "ClientRack", "DefaultAPITimeout",
 	}, faultyFields(t, c))
 
-	err := c.withDefaults().validate()
+	err := c.validate()
 	var first *ConfigError
 	require.True(t, errors.As(err, &first))
 	for _, text := range []string{

@@ -20,8 +20,10 @@ import (
 const maxStringBytes = math.MaxInt16
 
 // validate returns every fault of c, each a *ConfigError, joined; nil if there is
-// none. c must come from withDefaults. Nothing is sent and no file is read.
+// none. c is what the caller gave, before withDefaults; it is not edited, nothing
+// is sent and no file is read.
 func (c Config) validate() error {
+	c = c.withDefaults()
 	v := validator{cfg: &c, fields: reflect.ValueOf(c)}
 	v.unbuilt()
 	v.names()
