@@ -24,8 +24,9 @@ const (
 // fetch for it is in testdata/brokers/kafka-VERSION.pom.xml.
 type version struct {
 	kind     kind
-	tools    string // release whose Java clients and tools talk to it
-	metadata int16  // version of Metadata that its readiness is asked with
+	tools    string            // release whose Java clients and tools talk to it
+	metadata int16             // version of Metadata that its readiness is asked with
+	producer map[string]string // what Java's producer must be told for it
 }
 
 var versions = map[string]version{
@@ -33,12 +34,18 @@ var versions = map[string]version{
 	"3.9.2":    {kind: kraft, tools: "3.9.2", metadata: 4},
 	"2.8.2":    {kind: zookeeper, tools: "3.9.2", metadata: 4},
 	"1.1.1":    {kind: zookeeper, tools: "3.9.2", metadata: 4},
-	"0.10.2.2": {kind: zookeeper, tools: "3.9.2", metadata: 1},
+	"0.10.2.2": {kind: zookeeper, tools: "3.9.2", metadata: 1, producer: map[string]string{"enable.idempotence": "false"}},
 }
 
 // Tools is the release whose Java clients and tools fit a broker: its own,
 // or the oldest one at hand that still speaks to it.
 func Tools(brokerVersion string) string { return versions[brokerVersion].tools }
+
+// ProducerProperties gives the properties without which Java's producer does
+// not work with a broker; they may be none.
+func ProducerProperties(brokerVersion string) map[string]string {
+	return versions[brokerVersion].producer
+}
 
 // NeedJava ends the test, as proc.Missing does, where Java or Maven is not
 // installed.

@@ -28,6 +28,7 @@ const commandTimeout = 60 * time.Second
 type Driver struct {
 	process *proc.Process
 	log     string
+	version string // of the brokers
 
 	mu      sync.Mutex
 	next    int
@@ -77,7 +78,7 @@ func start(c *broker.Cluster) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{log: filepath.Join(dir, "driver.log"), waiting: map[int]chan answer{}}
+	d := &Driver{log: filepath.Join(dir, "driver.log"), version: c.Version, waiting: map[int]chan answer{}}
 	d.process, err = proc.Start(proc.Options{Args: append(args, "Driver", join(c.Bootstrap())), Log: d.log, Pipe: true})
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
 
@@ -19,7 +20,12 @@ func (d *Driver) Produce(t testing.TB, properties map[string]string, records ...
 		Partitions []int32
 		Offsets    []int64
 	}
-	d.do(t, "produce", args{"properties": properties, "records": records}, &got)
+	all := maps.Clone(broker.ProducerProperties(d.version))
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, properties)
+	d.do(t, "produce", args{"properties": all, "records": records}, &got)
 	out := make([]outside.Position, len(got.Offsets))
 	for i := range out {
 		out[i] = outside.Position{Partition: got.Partitions[i], Offset: got.Offsets[i]}

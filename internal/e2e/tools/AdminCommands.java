@@ -81,11 +81,13 @@ final class AdminCommands {
     }
 
     private JsonNode createTopic(JsonNode r) throws Exception {
-        NewTopic t = new NewTopic(topic(r), Optional.of(r.get("partitions").asInt()), Optional.empty());
+        // Spelled out, because brokers before 2.4 have no default to ask for: a replica on each node.
+        short nodes = (short) admin.describeCluster().nodes().get().size();
+        NewTopic t = new NewTopic(topic(r), r.get("partitions").asInt(), nodes);
         if (r.hasNonNull("replicas")) { // per partition the list of its nodes
             Map<Integer, List<Integer>> replicas = new HashMap<>();
-            for (JsonNode nodes : r.get("replicas")) {
-                replicas.put(replicas.size(), integers(nodes));
+            for (JsonNode ids : r.get("replicas")) {
+                replicas.put(replicas.size(), integers(ids));
             }
             t = new NewTopic(topic(r), replicas);
         }
