@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +153,46 @@ func TestBootstrapIsNotHeldUpByDeadAddresses(t *testing.T) {
 		began := time.Now()
 		start(t, tb, nil)
 		require.LessOrEqual(t, time.Since(began), time.Second)
+		synctest.Wait()
+		for id := int32(1); id <= 4; id++ {
+			require.Zero(t, tb.Conns(id), "bootstrap connections are closed once brokers are known")
+		}
+
+		for range 10 {
+			c := New(testConfig(t, tb.Dial, tb.Addrs()...))
+			require.NoError(t, c.Bootstrap(within(t, 400*time.Millisecond)), "every address has its chance")
+			c.Close()
+		}
+	})
+}
+
+type authenticator func() error
+
+func (a authenticator) Authenticate(context.Context, string, conn.Exchange) (time.Duration, error) {
+	return 0, a()
+}
+
+func TestRefusalsEndTheWaitAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tb := testbroker.New(t)
+		var denied atomic.Bool
+		c := start(t, tb, func(cfg *Config) {
+			cfg.Conn.Auth = authenticator(func() error {
+				if denied.Load() {
+					return errors.New("wrong password")
+				}
+				return nil
+			})
+		})
+		denied.Store(true)
+		tb.CutConns(1)
+		err := c.RefreshAndWait(within(t, 10*time.Second))
+		require.ErrorAs(t, err, new(*conn.AuthError))
+		require.ErrorContains(t, err, "wrong password")
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		_, err = c.TopicMetadata(within(t, 10*time.Second), "t")
+		require.ErrorContains(t, err, "wrong password")
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
 

@@ -21,6 +21,7 @@ func TestListOffsetsFollowsAMovedLeader(t *testing.T) {
 		tb.ProduceValues("t", 1, "d")
 		c := start(t, tb, nil, "t")
 		tb.SetLeader("t", 0, 2)
+		tb.On(protocol.KeyMetadata).Delay(400 * time.Millisecond)
 		began := time.Now()
 		found, errs := c.ListOffsets(within(t, 5*time.Second), map[protocol.TopicPartition]int64{tp("t", 0): Latest, tp("t", 1): Earliest}, 0)
 		require.Empty(t, errs)
@@ -93,10 +94,15 @@ func TestListOffsetsOfTopicsNobodyIsInterestedIn(t *testing.T) {
 		require.Equal(t, int64(2), found[tp("other", 1)].Offset)
 		require.Nil(t, c.Metadata().Topic("other"))
 
-		tb.On(protocol.KeyListOffsets).Once().Fail(int16(protocol.NotLeaderOrFollower))
+		held := tb.On(protocol.KeyListOffsets).Once().HoldRequest()
+		go func() {
+			held.WaitHeld(1, time.Second)
+			tb.SetLeader("other", 1, 1)
+			held.Release()
+		}()
 		found, errs = c.ListOffsets(within(t, time.Second), spec, 0)
 		require.Empty(t, errs)
-		require.Contains(t, found, tp("other", 1))
+		require.Contains(t, found, tp("other", 1), "its leader is looked up again")
 	})
 }
 
@@ -283,6 +289,12 @@ func TestOneOffLookUpsLeaveTheInterestAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, topic.Partitions, 3)
 		require.Len(t, c.Metadata().Topic("a").Partitions, 3, "what is of interest is taken in")
+
+		c.SetInterest([]string{"a"}, true)
+		require.NoError(t, c.RefreshAndWait(t.Context()))
+		_, err = c.TopicMetadata(t.Context(), "c")
+		require.NoError(t, err)
+		require.Nil(t, c.Metadata().Topic("c"), "with all topics of interest, one that does not exist is none")
 
 		tb.StopNode(1)
 		_, err = c.AllTopics(within(t, time.Second))
