@@ -242,7 +242,7 @@ func (m *Classic) stepJoining(ev Event) {
 		// Nothing is owned. A JoinGroup on its way is waited for: given up, it
 		// would leave a member behind whose id nobody knows.
 		if m.request == 0 {
-			m.cancelRequest()
+			m.forget(true)
 			m.becomeUnjoined()
 		}
 	}

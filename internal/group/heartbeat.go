@@ -122,6 +122,7 @@ func (m *Classic) memberRefused(err error) {
 		}
 	case protocol.UnknownMemberID, protocol.IllegalGeneration:
 		m.do(Fenced{MemberID: m.member, Err: err})
+		m.rejoin = "the coordinator answered " + code.Name()
 		m.forget(code == protocol.IllegalGeneration)
 		m.lose()
 		m.becomeUnjoined()

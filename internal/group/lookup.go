@@ -82,6 +82,11 @@ func (m *Classic) coordinatorFound(node int32) {
 		m.lookup.told = false
 		m.do(Recovered{})
 	}
+	if (m.state == Joining || m.state == Syncing) && m.request != 0 && m.requestNode != node {
+		// The round goes on at the new coordinator only, which has not heard of it.
+		m.cancelRequest()
+		m.becomeJoiningAgain()
+	}
 	switch {
 	case m.state == Joining:
 		m.tryJoin()

@@ -138,6 +138,7 @@ func (m *Classic) becomeLeft(err error) {
 // heartbeats a static member's place is kept until the session ends (KIP-345).
 func (m *Classic) expire() {
 	m.do(Expired{})
+	m.rejoin = "the application polls again"
 	if m.cfg.InstanceID == "" && m.lookup.state == found {
 		m.cancelRequest()
 		m.sendLeave("the application did not poll within max.poll.interval.ms")
