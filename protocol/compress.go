@@ -3,7 +3,6 @@ package protocol
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
-	"github.com/klauspost/compress/zstd"
 )
 
 // A Codec is how the records of a batch are compressed; its values are those
@@ -179,62 +177,4 @@ func unsnappyBlock(dst, src []byte, budget int) ([]byte, error) {
 		return nil, corruptCodec(CodecSnappy, err)
 	}
 	return dst[:len(dst)+n], nil
-}
-
-// A zstd decoder has no goroutines as long as only DecodeAll is used, so that
-// the pool may drop it.
-var unzstds = sync.Pool{New: func() any {
-	d, err := zstd.NewReader(nil,
-		zstd.WithDecoderConcurrency(1),
-		zstd.WithDecoderLowmem(true),
-		zstd.WithDecodeAllCapLimit(true),
-		zstd.IgnoreChecksum(true)) // the batch has its own
-	if err != nil {
-		return err
-	}
-	return d
-}}
-
-const (
-	zstdFirstGuess  = 4       // times the input's length
-	zstdBlockSize   = 1 << 17 // a block holds no more
-	zstdMinBlockLen = 4
-)
-
-// unzstd reads zstd frames. The decoder fails rather than to grow the output,
-// which is tried again with more room.
-func unzstd(dst, src []byte, budget int) ([]byte, error) {
-	d, ok := unzstds.Get().(*zstd.Decoder)
-	if !ok {
-		return nil, corrupt("zstd: decoder cannot be made")
-	}
-	defer unzstds.Put(d)
-	room := min(zstdSize(src), budget)
-	for {
-		dst = slices.Grow(dst, room)
-		// Room beyond the budget would be used: a capacity is the only limit.
-		limited := dst[:len(dst):min(cap(dst), len(dst)+budget)]
-		out, err := d.DecodeAll(src, limited)
-		if err == nil {
-			return dst[:len(out)], nil
-		}
-		if !errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-			return nil, corruptCodec(CodecZstd, err)
-		}
-		if cap(limited) == len(dst)+budget {
-			return nil, tooLarge(budget)
-		}
-		room = min(2*(cap(dst)-len(dst)), budget)
-	}
-}
-
-// zstdSize returns how much room to try first: what the frame says if so many
-// blocks can be in it, else a guess.
-func zstdSize(src []byte) int {
-	var h zstd.Header
-	if err := h.Decode(src); err == nil && h.HasFCS {
-		blocks := uint64(len(src)/zstdMinBlockLen) + 1
-		return int(min(h.FrameContentSize, blocks*zstdBlockSize))
-	}
-	return zstdFirstGuess * len(src)
 }
