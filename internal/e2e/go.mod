@@ -3,6 +3,7 @@ module github.com/kafkaconsumer/kafka/internal/e2e
 go 1.26.0
 
 require (
+	github.com/kafkaconsumer/kafka v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	github.com/twmb/franz-go v1.22.3
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c

@@ -3,6 +3,21 @@
 // Package e2e holds the tests of the library against brokers: real Kafka of
 // several releases and the in-process broker. Its subpackages start them and
 // other clients beside the library.
+//
+// A test gives its body to ForEachBroker, ForEachRelease or OnFake and makes
+// topics and groups through the Target, so that tests can share a cluster:
+//
+//	func TestSomething(t *testing.T) {
+//		ForEachBroker(t, func(t *testing.T, target *Target) {
+//			topic, group := target.Topic(t, 3), target.Unique(t)
+//			target.Fill(t, topic, 3, 100)
+//			c := newConsumer(t, target, kafka.Config{GroupID: group, Topics: []string{topic}})
+//			…
+//		})
+//	}
+//
+// A test that harms its cluster starts one of its own with broker.Start, in a
+// subtest named after the release: "make test" counts tests by these names.
 package e2e
 
 import (

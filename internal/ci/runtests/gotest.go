@@ -36,7 +36,7 @@ func runModule(dir string, flags []string, total *tally) (ok bool, err error) {
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
-	p := printer{held: map[string]*bytes.Buffer{}}
+	p := printer{held: map[string]*bytes.Buffer{}, seeds: map[string]string{}}
 	lines := bufio.NewReader(out)
 	for {
 		line, readErr := lines.ReadBytes('\n')
@@ -85,7 +85,8 @@ func packagesOnTestbroker(dir string) (map[string]bool, error) {
 // A printer shows what go test shows without -v: the line of each package,
 // and the whole output of tests that failed. It also shows skipped tests.
 type printer struct {
-	held map[string]*bytes.Buffer // output of tests that have not ended, by package and test
+	held  map[string]*bytes.Buffer // output of tests that have not ended, by package and test
+	seeds map[string]string        // how to shuffle as this run did, by package; shown when it failed
 }
 
 func (p *printer) print(e event) {
@@ -94,7 +95,12 @@ func (p *printer) print(e event) {
 	case e.Action == "build-output":
 		fmt.Print(e.Output)
 	case e.Action == "output" && e.Test == "":
-		if e.Output != "PASS\n" && !strings.HasPrefix(e.Output, "-test.shuffle") {
+		switch {
+		case strings.HasPrefix(e.Output, "-test.shuffle"):
+			p.seeds[e.Package] = e.Output
+		case strings.HasPrefix(e.Output, "FAIL\t"):
+			fmt.Print(p.seeds[e.Package], e.Output)
+		case e.Output != "PASS\n":
 			fmt.Print(e.Output)
 		}
 	case e.Action == "output":
