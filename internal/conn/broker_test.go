@@ -183,9 +183,29 @@ func TestBrokerBackoffKeepsToTheContext(t *testing.T) {
 		require.Error(t, <-beat(ctx, b, Control), "the same address: nothing new")
 		ps.setFail(nil)
 		b.SetAddr(Addr{"moved.test", 9093})
+		start := time.Now()
 		_, err := b.Link(t.Context(), Fetch)
-		require.NoError(t, err, "another address does not wait")
+		require.NoError(t, err)
+		require.Zero(t, time.Since(start), "another address does not wait")
 		require.Equal(t, Addr{"moved.test", 9093}, b.Addr())
+	})
+}
+
+func TestBrokerThatMovedIsNotBlamedForItsOldAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := newPeers(t, (*peer).serve)
+		ps.setFail(syscall.ECONNREFUSED)
+		ps.slow = time.Second
+		cfg := ps.config()
+		cfg.ReconnectBackoff, cfg.ReconnectBackoffMax = time.Minute, time.Minute
+		b := openBroker(t, cfg)
+		waiting := beat(t.Context(), b, Control)
+		b.SetAddr(Addr{"moved.test", 9093})
+		require.ErrorIs(t, <-waiting, syscall.ECONNREFUSED)
+		ps.setFail(nil)
+		start := time.Now()
+		require.NoError(t, <-beat(t.Context(), b, Control))
+		require.Equal(t, time.Second, time.Since(start))
 	})
 }
 
@@ -321,7 +341,10 @@ func TestBrokerAuthenticationFailure(t *testing.T) {
 		}
 		require.Zero(t, time.Since(start), "it is told at once")
 		require.Len(t, ps.dialled(), 1, "and not tried again at once")
-		time.Sleep(1200 * time.Millisecond)
+		time.Sleep(700 * time.Millisecond)
+		require.Error(t, <-beat(t.Context(), b, Control))
+		require.Len(t, ps.dialled(), 1, "nor before ReconnectBackoffMax is over")
+		time.Sleep(500 * time.Millisecond)
 		require.Error(t, <-beat(t.Context(), b, Control))
 		require.Len(t, ps.dialled(), 2)
 		require.Equal(t, 1, strings.Count(logged.String(), "level=ERROR"), logged.String())

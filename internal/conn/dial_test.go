@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -241,7 +242,10 @@ func TestTLS(t *testing.T) {
 			_, port := listen(t, "127.0.0.1:0", tc.script)
 			cfg := tcpConfig("127.0.0.1")
 			cfg.SetupTimeout = time.Second
-			cfg.TLS = func(string) *tls.Config { return tc.client }
+			cfg.TLS = func(host string) *tls.Config {
+				require.Equal(t, strings.TrimSuffix(tc.host, "."), host, "certificates have no trailing dots")
+				return tc.client
+			}
 			l, err := Dial(t.Context(), cfg, 1, Addr{tc.host, port})
 			if tc.op == "" {
 				require.NoError(t, err)

@@ -384,6 +384,32 @@ func TestLinkRenewsItsAuthentication(t *testing.T) {
 	})
 }
 
+func TestLinkRenewedForEverIsNotRenewedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := newPeers(t, func(p *peer) {
+			p.greet()
+			p.authenticate(0)
+			p.authenticate(0)
+			p.answer(p.expect(protocol.KeyHeartbeat), named(0))
+			p.answer(p.expect(protocol.KeyHeartbeat), named(0))
+			p.drain()
+		})
+		cfg := ps.config()
+		lifetimes := []time.Duration{100 * time.Second, 0}
+		cfg.Auth = authFunc(func(ctx context.Context, host string, rt Exchange) (time.Duration, error) {
+			lifetime := lifetimes[0]
+			lifetimes = lifetimes[1:]
+			return plain(lifetime)(ctx, host, rt)
+		})
+		l := openLink(t, cfg)
+		for range 2 {
+			time.Sleep(time.Hour)
+			_, err := l.Do(t.Context(), heartbeat("m"))
+			require.NoError(t, err)
+		}
+	})
+}
+
 func TestMuxEndsBeforeItsSessionDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := newPeers(t, func(p *peer) {
