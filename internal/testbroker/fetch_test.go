@@ -373,3 +373,60 @@ func TestBatchesWithAWrongHeaderAreFound(t *testing.T) {
 	require.NotEmpty(t, only(t, ask[*kmsg.FetchResponse](cl, 12, fetchRequest(id, 2, 0))).RecordBatches)
 	require.NotEmpty(t, only(t, ask[*kmsg.FetchResponse](cl, 12, fetchRequest(id, 7, 0))).RecordBatches)
 }
+
+func TestASessionTellsWhenTheLogMoves(t *testing.T) {
+	c, cl, id := orders(t)
+	c.ProduceValues("orders", 0, "a", "b")
+	c.ProduceValues("orders", 0, "c")
+	req := fetchRequest(id, 3, 0)
+	req.SessionEpoch = 0
+	req.SessionID = ask[*kmsg.FetchResponse](cl, 12, req).SessionID
+	req.Topics = nil
+	next := func() *kmsg.FetchResponse {
+		req.SessionEpoch++
+		return ask[*kmsg.FetchResponse](cl, 12, req)
+	}
+	require.Empty(t, next().Topics)
+	c.SetLogStart("orders", 0, 2)
+	require.Equal(t, int64(2), only(t, next()).LogStartOffset)
+	require.Empty(t, next().Topics)
+	c.SetHighWatermark("orders", 0, 2)
+	require.Equal(t, int64(2), only(t, next()).HighWatermark)
+	require.Empty(t, next().Topics)
+}
+
+func TestABatchThatReachesBeyondTheHighWatermarkIsNotGiven(t *testing.T) {
+	c, cl, id := orders(t)
+	c.ProduceValues("orders", 0, "a", "b", "c")
+	c.SetHighWatermark("orders", 0, 2)
+	require.Empty(t, only(t, ask[*kmsg.FetchResponse](cl, 12, fetchRequest(id, 0, 0))).RecordBatches)
+	p := ask[*kmsg.ListOffsetsResponse](cl, 5, listRequest("orders", 0, 0)).Topics[0].Partitions[0]
+	require.Zero(t, p.Offset)
+	c.SetHighWatermark("orders", 0, 0)
+	p = ask[*kmsg.ListOffsetsResponse](cl, 5, listRequest("orders", 0, 0)).Topics[0].Partitions[0]
+	require.Equal(t, int64(-1), p.Offset)
+	c.SetHighWatermark("orders", 0, -1)
+	c.SetLogStart("orders", 0, 1)
+	p = ask[*kmsg.ListOffsetsResponse](cl, 5, listRequest("orders", 0, 0)).Topics[0].Partitions[0]
+	require.Equal(t, int64(1), p.Offset)
+}
+
+func TestTruncationEndsTransactionsAndEpochs(t *testing.T) {
+	c, cl, id := orders(t)
+	c.ProduceValues("orders", 0, "a")
+	c.SetLeader("orders", 0, 1)
+	c.ProduceValues("orders", 0, "b")
+	c.SetLeader("orders", 0, 1)
+	c.AppendBatch("orders", 0, batch.V2{Producer: &batch.Producer{ID: 7}, Transactional: true, Records: make([]Record, 1)})
+	c.Truncate("orders", 0, 1)
+	p := only(t, ask[*kmsg.FetchResponse](cl, 12, fetchRequest(id, 0, 0)))
+	require.Equal(t, int64(1), p.LastStableOffset)
+
+	req := fetchRequest(id, 1, 60_000)
+	req.Topics[0].Partitions[0].LastFetchedEpoch = 1
+	p = only(t, ask[*kmsg.FetchResponse](cl, 12, req))
+	require.Zero(t, p.DivergingEpoch.Epoch, "nothing of epoch 1 is left")
+	require.Equal(t, int64(1), p.DivergingEpoch.EndOffset)
+	req.Topics[0].Partitions[0].LastFetchedEpoch = 9
+	require.Equal(t, codeOffsetOutOfRange, only(t, ask[*kmsg.FetchResponse](cl, 12, req)).ErrorCode)
+}

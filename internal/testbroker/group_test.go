@@ -393,3 +393,61 @@ func TestALostJoinAnswerIsGivenAgain(t *testing.T) {
 	third := ask[*kmsg.JoinGroupResponse](cl, 9, joinRequest("g", join.MemberID))
 	require.Equal(t, join.Generation+1, third.Generation, "a leader that rejoins wants a rebalance")
 }
+
+func TestAStaticMemberStaysUntilItsSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t)
+		one, two := dial(t, c, 1), dial(t, c, 1)
+		static := joinRequest("g", "")
+		static.InstanceID, static.SessionTimeoutMillis, static.RebalanceTimeoutMillis = new("one"), 60_000, 5_000
+		join := ask[*kmsg.JoinGroupResponse](one, 9, static)
+		one.sync(join, "g")
+		start := time.Now()
+		second := joinRequest("g", "")
+		second.RebalanceTimeoutMillis = 5_000
+		next := ask[*kmsg.JoinGroupResponse](two, 3, second)
+		require.Equal(t, 5*time.Second, time.Since(start), "the rebalance timeout")
+		require.Len(t, next.Members, 2, "it did not rejoin, but is still a member")
+		require.Equal(t, next.MemberID, next.LeaderID)
+	})
+}
+
+func TestInJoinVersion0TheSessionTimeoutBoundsTheRebalance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t)
+		one, two := dial(t, c, 1), dial(t, c, 1)
+		join := ask[*kmsg.JoinGroupResponse](one, 0, joinRequest("g", ""))
+		one.sync(join, "g")
+		start := time.Now()
+		joining := async(func() *kmsg.JoinGroupResponse { return ask[*kmsg.JoinGroupResponse](two, 0, joinRequest("g", "")) })
+		time.Sleep(6 * time.Second)
+		one.heartbeat(join, "g")
+		require.Equal(t, int32(2), (<-joining).Generation)
+		require.Equal(t, 10*time.Second, time.Since(start))
+	})
+}
+
+func TestANewRebalanceFailsTheSyncsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t, WithInitialRebalanceDelay(time.Second))
+		leader, follower := dial(t, c, 1), dial(t, c, 1)
+		joining := async(func() *kmsg.JoinGroupResponse { return ask[*kmsg.JoinGroupResponse](leader, 3, joinRequest("g", "")) })
+		synctest.Wait()
+		join := ask[*kmsg.JoinGroupResponse](follower, 3, joinRequest("g", ""))
+		require.Equal(t, (<-joining).MemberID, join.LeaderID)
+		join.ProtocolType = nil // not told in this version
+		syncing := async(func() *kmsg.SyncGroupResponse { return follower.sync(join, "g") })
+		synctest.Wait()
+		c.Rebalance("g")
+		require.Equal(t, codeRebalanceInProgress, (<-syncing).ErrorCode)
+	})
+}
+
+func TestCommitMetadataIsBounded(t *testing.T) {
+	c := New(t)
+	c.CreateTopic("orders", 1)
+	req := commitRequest("g", "", -1, "orders", 0, 1)
+	req.Topics[0].Partitions[0].Metadata = new(string(make([]byte, maxOffsetMetadata+1)))
+	resp := ask[*kmsg.OffsetCommitResponse](dial(t, c, 1), 9, req)
+	require.Equal(t, codeOffsetMetadataTooLarge, resp.Topics[0].Partitions[0].ErrorCode)
+}

@@ -189,3 +189,18 @@ func TestAFailedFetchOfASessionAnswersForItsPartitions(t *testing.T) {
 	require.Equal(t, codeNotLeader, only(t, ask[*kmsg.FetchResponse](cl, 12, next(1))).ErrorCode)
 	require.Zero(t, only(t, ask[*kmsg.FetchResponse](cl, 12, next(2))).ErrorCode, "the recovery is news")
 }
+
+func TestFreezingAlsoSilencesAnAnswerThatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t)
+		cl := dial(t, c, 1)
+		held := c.On(keyHeartbeat).Hold()
+		cl.send(kmsg.NewPtrHeartbeatRequest())
+		require.True(t, held.WaitUsed(1, time.Minute))
+		c.FreezeConns(1)
+		held.Release()
+		require.NoError(t, cl.nc.SetReadDeadline(time.Now().Add(time.Minute)))
+		_, err := cl.nc.Read(make([]byte, 1))
+		require.ErrorContains(t, err, "timeout")
+	})
+}
