@@ -222,7 +222,7 @@ func (b *builder) segment() *Segment {
 	if b.rest.left > 0 {
 		s.rest = b.rest
 		s.rest.walk.data, s.rest.set.data = nil, nil
-		s.rest.run = b.runs[b.index[len(b.index)-1].run]
+		s.rest.run = b.runs[s.index[len(s.index)-1].run]
 		s.next = s.Offset(s.Len()-1) + 1
 	}
 	return s
