@@ -294,14 +294,15 @@ func (p *FetchResponse) readEndpoints() {
 	n, _ := r.ArrayLen("node endpoints", true, minSize)
 	p.NodeEndpoints = p.NodeEndpoints[:0]
 	for ; n > 0 && r.Err() == nil; n-- {
-		var e NodeEndpoint
-		var text []byte
-		e.NodeID = r.Int32()
-		text, _ = r.String(true, text)
-		e.Host = string(text)
+		e := NodeEndpoint{NodeID: r.Int32()}
+		host, null := r.String(true, nil)
+		if null {
+			r.Fail("host", "null")
+		}
+		e.Host = string(host)
 		e.Port = r.Int32()
-		text, _ = r.String(true, text)
-		e.Rack = string(text)
+		rack, _ := r.String(true, nil)
+		e.Rack = string(rack)
 		r.SkipTags()
 		p.NodeEndpoints = append(p.NodeEndpoints, e)
 	}

@@ -310,7 +310,7 @@ func (r *Reader) length(field string, flexible, short bool) int {
 }
 
 // String reads a string into buf, from its start, growing it where needed,
-// and returns it; null is true for a null string.
+// and returns it; null is true for a null string and after an error.
 func (r *Reader) String(flexible bool, buf []byte) (s []byte, null bool) {
 	n := r.length("string", flexible, true)
 	switch {
@@ -325,7 +325,9 @@ func (r *Reader) String(flexible bool, buf []byte) (s []byte, null bool) {
 		buf = make([]byte, n)
 	}
 	buf = buf[:n]
-	r.ReadFull(buf)
+	if r.ReadFull(buf) != nil {
+		return buf[:0], true
+	}
 	return buf, false
 }
 
@@ -434,14 +436,18 @@ func (r *Reader) Discard(n int) error {
 	return r.err
 }
 
-// Body reads what is left of the frame, appends it to dst and returns it. It
-// makes room as the bytes arrive, not for what the frame claims to hold.
+// Body reads what is left of the frame, appends it to dst and returns it; with
+// an error it returns dst as it was. It makes room as the bytes arrive, not for
+// what the frame claims to hold.
 func (r *Reader) Body(dst []byte) ([]byte, error) {
+	start := len(dst)
 	for r.left > 0 && r.err == nil {
 		at := len(dst)
 		n := min(r.left, max(bodyStep, at))
 		dst = append(dst, make([]byte, n)...)
-		r.ReadFull(dst[at:])
+		if r.ReadFull(dst[at:]) != nil {
+			dst = dst[:start]
+		}
 	}
 	return dst, r.err
 }

@@ -335,6 +335,21 @@ func TestBodyGivesTheRestOfTheFrame(t *testing.T) {
 	require.Zero(t, r.Remaining())
 }
 
+func TestReadsThatAreCutGiveNothing(t *testing.T) {
+	r := NewReader(strings.NewReader("\x00\x00\x00\x08\x00\x06half"), 0)
+	_, err := r.Frame()
+	require.NoError(t, err)
+	requireString(t, r, false, "", true)
+	require.Equal(t, io.ErrUnexpectedEOF, r.Err())
+
+	r = NewReader(strings.NewReader("\x00\x00\x00\x08half"), 0)
+	_, err = r.Frame()
+	require.NoError(t, err)
+	body, err := r.Body([]byte("before"))
+	require.Equal(t, io.ErrUnexpectedEOF, err)
+	require.Equal(t, "before", string(body))
+}
+
 func TestBodyMakesNoRoomForBytesThatDoNotCome(t *testing.T) {
 	r := NewReader(strings.NewReader("\x05\xf5\xe1\x00only this"), 0)
 	_, err := r.Frame()

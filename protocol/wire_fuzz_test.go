@@ -34,8 +34,16 @@ func FuzzFetchResponse(f *testing.F) {
 		}
 		k := kmsg.NewPtrFetchResponse()
 		k.Version = version
-		require.NoError(t, k.ReadFrom(body))
-		requireSame(t, fromKmsg(k), got)
+		err = k.ReadFrom(body)
+		if err != nil && version >= fetchFlexible {
+			return // kmsg also reads what is in the tags that are skipped here
+		}
+		require.NoError(t, err)
+		want := fromKmsg(k)
+		if version < fetchEndpoints {
+			want.Endpoints = nil // kmsg takes the tag for them in versions that do not have it
+		}
+		requireSame(t, want, got)
 	})
 }
 
@@ -74,7 +82,8 @@ func FuzzDecodeResponse(f *testing.F) {
 // gives all at once and one that gives single bytes: both must do the same,
 // never pass the frame's end, and keep the first error.
 func FuzzReader(f *testing.F) {
-	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}, wireFrame([]byte("some bytes of a frame and some more of them")...))
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 0x2b, 0x3c, 0x2d, 14}, wireFrame([]byte("some bytes of a frame and some more of them")...))
+	f.Add([]byte{6, 7, 0x17, 8, 9, 10, 15}, wireFrame(3, 0, 2, 'h', 'i', 2, 'x', 0, 0, 0, 0, 0, 0, 0, 1, 1, 4, 1, 9, 7, 7))
 	f.Add([]byte{7, 7, 8, 13, 12, 14, 0}, append(wireFrame(1, 0, 1, 9, 0, 2, 'h', 'i'), wireFrame(5)...))
 	f.Add([]byte{14, 14}, []byte("HTTP/1.1 400"))
 	f.Fuzz(func(t *testing.T, script, src []byte) {
@@ -136,8 +145,10 @@ func readerOp(r *Reader, op byte) []any {
 		return []any{string(r.Peek(n))}
 	case 12:
 		dst := make([]byte, n)
-		err := r.ReadFull(dst)
-		return []any{err, err != nil || bytes.Equal(dst, dst), dst[:min(len(dst), r.Remaining())]}
+		if err := r.ReadFull(dst); err != nil {
+			return []any{err}
+		}
+		return []any{dst}
 	case 13:
 		return []any{r.Discard(n)}
 	case 14:
