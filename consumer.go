@@ -2,11 +2,19 @@ package kafka
 
 import (
 	"context"
-	"fmt"
+	"crypto/tls"
 	"errors"
-	"iter"
-	"regexp"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/cluster"
+	"github.com/kafkaconsumer/kafka/internal/conn"
+	"github.com/kafkaconsumer/kafka/internal/fetch"
+	"github.com/kafkaconsumer/kafka/internal/subs"
+	"github.com/kafkaconsumer/kafka/protocol"
 )
 
 // A Consumer reads records from Kafka, alone or as a member of a group.
@@ -15,64 +23,260 @@ import (
 // channel at a time reads records; a second one gets ErrConcurrentPoll. Blocking
 // methods other than Poll, Records and Messages are bounded by
 // Config.DefaultAPITimeout when their context has no deadline. After Close every
-// method returns ErrClosed.
+// method that can fail returns ErrClosed.
 type Consumer struct {
+	cfg     Config
+	log     *slog.Logger
+	cluster *cluster.Cluster
+	fetcher *fetcher
+	coord   *coordinator // nil without a group
+	events  *eventQueue
+
+	ctx    context.Context // ends when the consumer is closed, with ErrClosed
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // watch, and commits before revocations
+
+	wake      chan struct{} // wakes the one goroutine that reads, if it waits
+	disturbed atomic.Bool   // there is a duty to look at before the next record
+	polls     atomic.Uint64 // how often the application asked for records
+	waiting   atomic.Int32  // readers that wait for records now
+	live      atomic.Pointer[fetch.Live]
+	channel   atomic.Pointer[channelReader]
+
+	// turn holds a token for whoever runs callbacks or changes what is owned.
+	turn      chan struct{}
+	problems  problems
+	callbacks callbackQueue
+	auto      autoCommit
+
+	mu         sync.Mutex // guards all below
+	sub        subs.State
+	listener   RebalanceListener
+	member     member // takes part in rebalances for the subscription; nil: none
+	watched    []string
+	reading    string // which method reads, "" if none
+	channelErr error
+
+	revoking *revocation             // belongs to the holder of turn
+	pausedBy map[TopicPartition]bool // paused when revoked, likewise
+
+	closing     chan struct{} // closed by the first Close
+	closeOnce   sync.Once
+	closeCommit bool
+	closed      chan struct{} // closed when everything has ended
+	closeErr    error         // valid once closed is
 }
 
-func unsupported(name string) error {
-	return fmt.Errorf("kafka: %s: %w", name, errors.ErrUnsupported)
+// A member takes part in the rebalances of a subscription: a coordinator, or a solo
+// without a group.
+type member interface {
+	polled()
+	nextStep() *rebalanceStep
+	stepDone(*rebalanceStep)
+	takeError() error
 }
 
-func NewConsumer(ctx context.Context, cfg Config) (*Consumer, error) { return nil, unsupported("NewConsumer") }
+// NewConsumer returns a Consumer for cfg, of which it keeps a copy. It reaches a
+// broker or fails with each address's own reason; ctx, or DefaultAPITimeout, bounds
+// that. Wrong configuration is reported at once, all of it, as joined
+// *ConfigErrors. With Config.Topics it subscribes to them.
+//
+// The consumer must be closed.
+func NewConsumer(ctx context.Context, cfg Config) (*Consumer, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	c := newConsumer(cfg.withDefaults())
+	bootstrap, cancel := c.bound(ctx)
+	defer cancel()
+	if err := c.cluster.Bootstrap(bootstrap); err != nil {
+		c.cluster.Close()
+		c.cancel(ErrClosed)
+		c.events.close()
+		return nil, fmt.Errorf("kafka: no broker reached: %w", err)
+	}
+	c.start()
+	if len(c.cfg.Topics) > 0 {
+		if err := c.Subscribe(c.cfg.Topics); err != nil {
+			return nil, errors.Join(err, c.Close(ctx))
+		}
+	}
+	return c, nil
+}
 
-func (c *Consumer) Poll(ctx context.Context, timeout time.Duration) (*Records, error) { return nil, unsupported("") }
-func (c *Consumer) PollMax(ctx context.Context, timeout time.Duration, maxRecords int) (*Records, error) { return nil, unsupported("") }
-func (c *Consumer) Records(ctx context.Context) iter.Seq2[Record, error] { return nil }
-func (c *Consumer) RecordsUntilEnd(ctx context.Context) iter.Seq2[Record, error] { return nil }
-func (c *Consumer) Messages(ctx context.Context) <-chan Record { return nil }
-func (c *Consumer) Err() error { return unsupported("") }
-func (c *Consumer) Subscribe(topics []string, opts ...SubscribeOption) error { return unsupported("") }
-func (c *Consumer) SubscribePattern(pattern *regexp.Regexp, opts ...SubscribeOption) error { return unsupported("") }
-func (c *Consumer) Assign(tps ...TopicPartition) error { return unsupported("") }
-func (c *Consumer) Unsubscribe(ctx context.Context) error { return unsupported("") }
-func (c *Consumer) Subscription() []string { return nil }
-func (c *Consumer) Assignment() []TopicPartition { return nil }
-func (c *Consumer) Pause(tps ...TopicPartition) error { return unsupported("") }
-func (c *Consumer) Resume(tps ...TopicPartition) error { return unsupported("") }
-func (c *Consumer) Paused() []TopicPartition { return nil }
-func (c *Consumer) Seek(tp TopicPartition, offset int64) error { return unsupported("") }
-func (c *Consumer) SeekTo(tp TopicPartition, o OffsetAndMetadata) error { return unsupported("") }
-func (c *Consumer) SeekToBeginning(tps ...TopicPartition) error { return unsupported("") }
-func (c *Consumer) SeekToEnd(tps ...TopicPartition) error { return unsupported("") }
-func (c *Consumer) SeekToTime(ctx context.Context, t time.Time, tps ...TopicPartition) error { return unsupported("") }
-func (c *Consumer) Position(ctx context.Context, tp TopicPartition) (int64, error) { return 0, unsupported("") }
-func (c *Consumer) Commit(ctx context.Context) error { return unsupported("") }
-func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error { return unsupported("") }
-func (c *Consumer) CommitAsync(offsets map[TopicPartition]OffsetAndMetadata, callback func(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata, err error)) error { return unsupported("") }
-func (c *Consumer) Committed(ctx context.Context, tps ...TopicPartition) (map[TopicPartition]OffsetAndMetadata, error) { return nil, unsupported("") }
-func (c *Consumer) BeginningOffsets(ctx context.Context, tps ...TopicPartition) (map[TopicPartition]int64, error) { return nil, unsupported("") }
-func (c *Consumer) EndOffsets(ctx context.Context, tps ...TopicPartition) (map[TopicPartition]int64, error) { return nil, unsupported("") }
-func (c *Consumer) OffsetsForTimes(ctx context.Context, times map[TopicPartition]time.Time) (map[TopicPartition]OffsetAndTimestamp, error) { return nil, unsupported("") }
-func (c *Consumer) PartitionsForTopic(ctx context.Context, topic string) ([]int32, error) { return nil, unsupported("") }
-func (c *Consumer) Topics(ctx context.Context) ([]string, error) { return nil, unsupported("") }
-func (c *Consumer) Highwater(tp TopicPartition) (int64, bool) { return 0, false }
-func (c *Consumer) Lag(tp TopicPartition) (int64, bool) { return 0, false }
-func (c *Consumer) Metrics() ([]Metric, error) { return nil, unsupported("Metrics") }
-func (c *Consumer) Health() (Health, error) { return Health{}, unsupported("Health") }
-func (c *Consumer) BootstrapConnected() bool { return false }
-func (c *Consumer) BrokerVersion() string { return "" }
-func (c *Consumer) GroupMetadata() (GroupMetadata, error) { return GroupMetadata{}, unsupported("GroupMetadata") }
-func (c *Consumer) EnforceRebalance(reason string) error { return unsupported("EnforceRebalance") }
-func (c *Consumer) Close(ctx context.Context) error { return unsupported("Close") }
-func (c *Consumer) CloseWithoutCommit(ctx context.Context) error { return unsupported("") }
+func newConsumer(cfg Config) *Consumer {
+	c := &Consumer{
+		cfg:      cfg,
+		log:      cfg.Logger,
+		wake:     make(chan struct{}, 1),
+		turn:     make(chan struct{}, 1),
+		listener: cfg.RebalanceListener,
+		pausedBy: make(map[TopicPartition]bool),
+		closing:  make(chan struct{}),
+		closed:   make(chan struct{}),
+	}
+	c.turn <- struct{}{}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.problems.interval = cfg.RetryBackoffMax
+	c.auto.enabled = !cfg.DisableAutoCommit && cfg.GroupID != ""
+	c.auto.interval = cfg.AutoCommitInterval
+	c.events = newEventQueue(cfg.OnEvent, c.log)
+	c.cluster = cluster.New(clusterConfig(&c.cfg))
+	c.fetcher = newFetcher(&c.cfg, c.cluster, c.log, fetcherHooks{
+		wake:      func() { kick(c.wake) },
+		report:    c.report,
+		committed: c.committedOffsets,
+		appeared:  c.appeared,
+	})
+	if cfg.GroupID != "" {
+		c.coord = newCoordinator(&c.cfg, c.cluster, coordinatorHooks{
+			wake:  c.disturb,
+			lost:  c.lose,
+			asks:  c.asks,
+			event: c.events.add,
+			watch: c.watchTopics,
+		}, c.log)
+	}
+	return c
+}
 
-// Records of one Poll.
-type Records struct{}
+func clusterConfig(cfg *Config) cluster.Config {
+	servers, _ := conn.ParseServers(cfg.BootstrapServers) // checked by validate
+	var clamp protocol.Release
+	if cfg.APIVersion != "" {
+		clamp, _ = protocol.ParseRelease(cfg.APIVersion) // likewise
+	}
+	link := conn.Config{
+		ClientID:            cfg.ClientID,
+		SoftwareName:        "kafkaconsumer-kafka",
+		SoftwareVersion:     Version,
+		Dialer:              cfg.Dialer,
+		Control:             cfg.SocketControl,
+		ReceiveBufferBytes:  cfg.ReceiveBufferBytes,
+		SendBufferBytes:     cfg.SendBufferBytes,
+		MaxInFlight:         cfg.MaxInFlightRequestsPerConnection,
+		RequestTimeout:      cfg.RequestTimeout,
+		SetupTimeout:        cfg.SocketConnectionSetupTimeout,
+		MaxIdle:             cfg.ConnectionsMaxIdle,
+		ReconnectBackoff:    cfg.ReconnectBackoff,
+		ReconnectBackoffMax: cfg.ReconnectBackoffMax,
+		MaxFrame:            cfg.ReceiveMessageMaxBytes,
+		Clamp:               clamp,
+		ProbeTimeout:        cfg.APIVersionAutoTimeout,
+		Logger:              cfg.Logger,
+	}
+	if cfg.SecurityProtocol == SecuritySSL || cfg.SecurityProtocol == SecuritySASLSSL {
+		link.TLS = func(string) *tls.Config {
+			if cfg.TLS == nil {
+				return &tls.Config{MinVersion: tls.VersionTLS12}
+			}
+			return cfg.TLS.Clone()
+		}
+	}
+	if cfg.SASL != nil {
+		link.Auth = saslAuthenticator{cfg.SASL}
+	}
+	return cluster.Config{
+		Conn:            link,
+		Bootstrap:       servers,
+		RetryBackoff:    orNegative(cfg.RetryBackoff),
+		RetryBackoffMax: cfg.RetryBackoffMax,
+		MetadataMaxAge:  orNegative(cfg.MetadataMaxAge),
+		AllowAutoCreate: cfg.AllowAutoCreateTopics,
+		Logger:          cfg.Logger,
+	}
+}
 
-func (r *Records) Len() int { return 0 }
-func (r *Records) All() iter.Seq[Record] { return nil }
-func (r *Records) At(i int) Record { return Record{} }
-func (r *Records) Partitions() []TopicPartition { return nil }
-func (r *Records) Partition(tp TopicPartition) iter.Seq[Record] { return nil }
-func (r *Records) NextOffsets() map[TopicPartition]OffsetAndMetadata { return nil }
-func (r *Records) Release() {}
+// orNegative passes a real 0 on to a package where 0 means the default.
+func orNegative(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+func (c *Consumer) start() {
+	c.fetcher.start()
+	if c.coord != nil {
+		c.coord.start()
+	}
+	c.wg.Go(c.watch)
+}
+
+// bound returns a context for a blocking call: it ends with the consumer, and with
+// DefaultAPITimeout when ctx has no deadline.
+func (c *Consumer) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	var cancel context.CancelFunc
+	if _, has := ctx.Deadline(); has {
+		ctx, cancel = context.WithCancel(ctx)
+	} else {
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.DefaultAPITimeout)
+	}
+	stop := context.AfterFunc(c.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// open returns ErrClosed once Close was called.
+func (c *Consumer) open() error {
+	select {
+	case <-c.closing:
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// orClosed makes ErrClosed of an error that Close brought about.
+func (c *Consumer) orClosed(err error) error {
+	if err != nil && c.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return err
+}
+
+// disturb makes whoever reads look at its duties before the next record.
+func (c *Consumer) disturb() {
+	c.disturbed.Store(true)
+	kick(c.wake)
+}
+
+// asks tells the coordinator whether the application still asks for records: the
+// number moves whenever it does, and while it waits for some.
+func (c *Consumer) asks() uint64 {
+	if c.waiting.Load() > 0 {
+		return c.polls.Add(1)
+	}
+	n := c.polls.Load()
+	if live := c.live.Load(); live != nil {
+		n += uint64(live.Yielded.Load()) << 32
+	}
+	return n
+}
+
+// report takes in what the fetcher has to tell.
+func (c *Consumer) report(r fetch.Report) {
+	switch r.Kind {
+	case fetch.ReportError:
+		c.problems.add(faultError(fetch.Fault{TP: r.TP, Err: r.Err}, &c.cfg))
+		kick(c.wake)
+	case fetch.ReportReset:
+		c.log.Info("position reset", "partition", r.TP, "to", r.To, "reason", r.Reason)
+		c.events.add(EventPositionReset{TopicPartition: r.TP, From: r.From, To: r.To, Reason: r.Reason})
+	case fetch.ReportRecreated:
+		c.log.Warn("topic was deleted and created again", "topic", r.TP.Topic)
+		c.events.add(EventTopicRecreated{Topic: r.TP.Topic})
+	}
+}
+
+// BootstrapConnected tells whether the consumer has a connection to a broker now.
+func (c *Consumer) BootstrapConnected() bool { return c.cluster.Connected() }
+
+// BrokerVersion returns the Kafka release that a broker of the cluster seems to
+// be, such as "3.9", judged by the requests it knows; "" when it cannot be told.
+func (c *Consumer) BrokerVersion() string {
+	v, ok := c.cluster.Versions()
+	if !ok {
+		return ""
+	}
+	return v.Release().String()
+}

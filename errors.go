@@ -92,7 +92,7 @@ type PartitionError struct {
 }
 
 func (e *PartitionError) Error() string {
-	return fmt.Sprintf("kafka: partition %s: %v", TopicPartition{e.Topic, e.Partition}, trimmed{e.Err})
+	return fmt.Sprintf("kafka: partition %s: %v", TopicPartition{Topic: e.Topic, Partition: e.Partition}, trimmed{e.Err})
 }
 
 // Unwrap returns what is wrong with the partition.
@@ -100,7 +100,7 @@ func (e *PartitionError) Unwrap() error { return e.Err }
 
 // TopicPartition returns the partition that the error is about.
 func (e *PartitionError) TopicPartition() TopicPartition {
-	return TopicPartition{e.Topic, e.Partition}
+	return TopicPartition{Topic: e.Topic, Partition: e.Partition}
 }
 
 // trimmed prints an inner error without repeating the package's prefix.
@@ -133,7 +133,7 @@ func (e *DeserializationError) Error() string {
 		what = "key"
 	}
 	return fmt.Sprintf("kafka: partition %s, offset %d: %s of %d bytes does not decode: %v",
-		TopicPartition{e.Topic, e.Partition}, e.Offset, what, len(e.Data), e.Err)
+		TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Offset, what, len(e.Data), e.Err)
 }
 
 // Unwrap returns the Deserializer's error.
@@ -206,11 +206,14 @@ func (e *CommitFailedError) Unwrap() error { return e.Err }
 
 // A NoOffsetForPartitionError says that a partition has no committed offset and
 // that AutoOffsetReset is none.
-type NoOffsetForPartitionError struct{ Topic string; Partition int32 }
+type NoOffsetForPartitionError struct {
+	Topic     string
+	Partition int32
+}
 
 func (e *NoOffsetForPartitionError) Error() string {
 	return fmt.Sprintf("kafka: partition %s has no committed offset and AutoOffsetReset is none: Seek sets one",
-		TopicPartition{e.Topic, e.Partition})
+		TopicPartition{Topic: e.Topic, Partition: e.Partition})
 }
 
 // An OffsetOutOfRangeError says that a partition's position is outside its log
@@ -223,7 +226,7 @@ type OffsetOutOfRangeError struct {
 
 func (e *OffsetOutOfRangeError) Error() string {
 	return fmt.Sprintf("kafka: partition %s: offset %d is out of range and AutoOffsetReset is none: Seek sets another",
-		TopicPartition{e.Topic, e.Partition}, e.Offset)
+		TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Offset)
 }
 
 // A LogTruncationError says that records which this consumer has read are gone
@@ -238,7 +241,7 @@ type LogTruncationError struct {
 }
 
 func (e *LogTruncationError) Error() string {
-	s := fmt.Sprintf("kafka: partition %s: log was truncated below offset %d", TopicPartition{e.Topic, e.Partition}, e.Offset)
+	s := fmt.Sprintf("kafka: partition %s: log was truncated below offset %d", TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Offset)
 	if e.DivergentKnown {
 		s += fmt.Sprintf(", it differs from offset %d on", e.DivergentFrom.Offset)
 	}

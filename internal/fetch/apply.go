@@ -48,9 +48,12 @@ func (t *Table) Discard(pl *Plan) {
 func (t *Table) finishPlan(pl *Plan, each func(*entry)) {
 	t.reserved -= pl.room
 	pl.room = 0
+	t.stirred = true
 	for i := range pl.entries {
 		e := &pl.entries[i]
-		e.p.inFlight = false
+		if e.p.inFlight == pl {
+			e.p.inFlight = nil
+		}
 		if e.p.refetched != e.refetched || t.parts[e.tp] != e.p {
 			e.dropChunks()
 			continue
@@ -125,8 +128,9 @@ func (t *Table) updateFull(p *Partition) {
 	switch share := t.share(); {
 	case p.bytes >= share:
 		p.full = true
-	case p.bytes <= share/2:
+	case p.full && p.bytes <= share/2:
 		p.full = false
+		t.stirred = true
 	}
 }
 

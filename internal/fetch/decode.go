@@ -74,7 +74,7 @@ func (t *Table) DecodeDone(task *Task) {
 	}
 	t.consumeChunk(p, task.n)
 	if task.seg != nil {
-		t.addSegment(p, task.seg)
+		t.addSegment(p, task.seg, task.n)
 	}
 	switch {
 	case task.err != nil:
@@ -105,8 +105,12 @@ func (t *Table) consumeChunk(p *Partition, n int) {
 	}
 }
 
-func (t *Table) addSegment(p *Partition, seg *protocol.Segment) {
+// addSegment puts what n bytes were decoded to behind what is decoded already.
+func (t *Table) addSegment(p *Partition, seg *protocol.Segment, n int) {
 	size := seg.Size()
+	if seg.AliasesSource() {
+		size += int64(n)
+	}
 	p.decoded = append(p.decoded, decoded{seg: seg, bytes: size})
 	p.bytes += size
 	p.ahead += size
@@ -122,6 +126,7 @@ func (t *Table) decodedAll(p *Partition) {
 	stuck := p.uncertain && p.decodeAt <= p.fetchOffset
 	p.waitDecode, p.uncertain = false, false
 	p.fetchOffset = max(p.decodeAt, p.position)
+	t.stirred = true
 	switch {
 	case !stuck:
 	case p.retriedAt == p.fetchOffset:
@@ -145,4 +150,8 @@ func (t *Table) decodeFault(p *Partition, err error) {
 	p.retriedAt = p.decodeAt
 	t.dropChunks(p)
 	p.refetchFrom(p.decodeAt, p.fetchEpoch)
+	t.stirred = true
 }
+
+// HasUndecoded tells whether NextDecode may return something.
+func (t *Table) HasUndecoded() bool { return len(t.decodeQueue) > 0 }

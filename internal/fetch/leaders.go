@@ -57,6 +57,10 @@ func (t *Table) setLeader(p *Partition, broker, epoch int32) {
 	if p.leader == broker {
 		return
 	}
+	if p.inFlight != nil { // the old leader's answer may be long in coming
+		p.inFlight = nil
+		p.refetched++
+	}
 	if g := p.group; g != nil {
 		g.parts = slices.DeleteFunc(g.parts, func(q *Partition) bool { return q == p })
 		g.first = 0
@@ -66,6 +70,7 @@ func (t *Table) setLeader(p *Partition, broker, epoch int32) {
 		p.group = nil
 	}
 	p.leader = broker
+	t.stirred = true
 	if broker < 0 {
 		return
 	}
@@ -73,6 +78,7 @@ func (t *Table) setLeader(p *Partition, broker, epoch int32) {
 	if g == nil {
 		g = &brokerParts{broker: broker}
 		t.groups[broker] = g
+		t.newBrokers = append(t.newBrokers, broker)
 	}
 	i, _ := slices.BinarySearchFunc(g.parts, p, func(a, b *Partition) int { return comparePartitions(a.tp, b.tp) })
 	g.parts = slices.Insert(g.parts, i, p)
@@ -80,15 +86,31 @@ func (t *Table) setLeader(p *Partition, broker, epoch int32) {
 	p.group = g
 }
 
-// Brokers returns the brokers that lead assigned partitions.
-func (t *Table) Brokers() []int32 {
-	ids := make([]int32, 0, len(t.groups))
-	for id := range t.groups {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+// NewBrokers returns the brokers that came to lead assigned partitions since it
+// was called last.
+func (t *Table) NewBrokers() []int32 {
+	ids := t.newBrokers
+	t.newBrokers = nil
 	return ids
 }
 
 // Leads tells whether the broker leads an assigned partition.
 func (t *Table) Leads(broker int32) bool { return t.groups[broker] != nil }
+
+// BrokerFailed notes that the broker could not be asked. Its partitions are asked
+// for again after a backoff; the application is told when the reason is final.
+func (t *Table) BrokerFailed(broker int32, err error, final bool, now time.Time) {
+	g := t.groups[broker]
+	if g == nil {
+		return
+	}
+	for i, p := range g.parts {
+		if !p.wanted() {
+			continue
+		}
+		t.retryLater(p, err, now)
+		if final && i == 0 {
+			t.report(Report{TP: p.tp, Kind: ReportError, Err: err})
+		}
+	}
+}

@@ -61,6 +61,7 @@ func (t *Table) current(l Lookup) *Partition {
 func (t *Table) LookupFailed(l Lookup, err error, now time.Time) {
 	if p := t.current(l); p != nil {
 		p.lookingUp = false
+		t.unlocated = true
 		t.retryLater(p, err, now)
 	}
 }
@@ -70,6 +71,7 @@ func (t *Table) LookupFailed(l Lookup, err error, now time.Time) {
 func (t *Table) LookupRefused(l Lookup, err error, now time.Time) {
 	if p := t.current(l); p != nil {
 		p.lookingUp = false
+		t.unlocated = true
 		t.retryLater(p, err, now)
 		t.report(Report{TP: p.tp, Kind: ReportError, Err: err})
 	}
@@ -81,6 +83,7 @@ func (t *Table) CommittedFound(l Lookup, offset int64, epoch int32) {
 		p.lookingUp = false
 		p.setPosition(offset, epoch)
 		p.committed = offset
+		t.stirred = true
 	}
 }
 
@@ -95,6 +98,7 @@ func (t *Table) CommittedNone(l Lookup, appeared bool) {
 	p.lookingUp = false
 	if s, ok := t.starts[p.tp]; ok && s.topicID == p.topicID {
 		p.setPosition(s.offset, -1)
+		t.stirred = true
 		return
 	}
 	if appeared {
@@ -115,6 +119,7 @@ func (t *Table) ResetFound(l Lookup, offset int64, epoch int32) {
 	p.lookingUp = false
 	if offset < 0 { // nothing that young: start behind everything there is
 		p.resetTo = TimeLatest
+		t.unlocated = true
 		return
 	}
 	if p.appeared && offset > 0 {
@@ -126,6 +131,7 @@ func (t *Table) ResetFound(l Lookup, offset int64, epoch int32) {
 	p.appeared = false
 	why := p.resetWhy
 	p.setPosition(offset, epoch)
+	t.stirred = true
 	if why == "" {
 		return
 	}

@@ -62,9 +62,9 @@ type Partition struct {
 
 	fetchOffset int64
 	fetchEpoch  int32 // leader epoch of the batch before the fetch offset, -1
-	inFlight    bool
-	waitDecode  bool // nothing is asked for until everything is decoded
-	uncertain   bool // headers did not tell the offset behind what is decoded
+	inFlight    *Plan // the request that asks for it, nil if none does
+	waitDecode  bool  // nothing is asked for until everything is decoded
+	uncertain   bool  // headers did not tell the offset behind what is decoded
 	paused      bool
 	held        bool // being revoked or not yet handed to the application: neither fetched nor handed over
 	full        bool // holds more than its share; left out of requests until half is drained
@@ -126,7 +126,7 @@ func (p *Partition) known() bool { return p.position >= 0 }
 
 // fetchable tells whether records of p may be asked for now.
 func (p *Partition) fetchable(now time.Time) bool {
-	return p.wanted() && !p.inFlight && !p.waitDecode && !p.full && !now.Before(p.retryAt)
+	return p.wanted() && p.inFlight == nil && !p.waitDecode && !p.full && !now.Before(p.retryAt)
 }
 
 // wanted tells whether p takes part in fetching at all.

@@ -37,20 +37,19 @@ const (
 	cappedVersion  = 3
 )
 
-// Plan fills pl with the next request to the broker, at most at version. When it
-// is empty, retry tells when something may be asked for again without anything
-// else happening; zero means never.
-func (t *Table) Plan(pl *Plan, broker int32, version int16, now time.Time) (retry time.Time) {
+// Plan fills pl with the next request to the broker, at most at version. It is
+// empty when there is nothing to ask for; Hungry tells when there will be.
+func (t *Table) Plan(pl *Plan, broker int32, version int16, now time.Time) {
 	pl.reset(version)
 	g := t.groups[broker]
 	if g == nil {
-		return time.Time{}
+		return
 	}
 	room := t.room()
 	if room <= 0 {
 		t.dropPaused()
 		if room = t.room(); room <= 0 {
-			return time.Time{}
+			return
 		}
 	}
 	var sum int64
@@ -58,9 +57,6 @@ func (t *Table) Plan(pl *Plan, broker int32, version int16, now time.Time) (retr
 	for i := range n {
 		p := g.parts[(g.first+i)%n]
 		if !p.fetchable(now) {
-			if p.wanted() && now.Before(p.retryAt) && (retry.IsZero() || p.retryAt.Before(retry)) {
-				retry = p.retryAt
-			}
 			continue
 		}
 		if version < cappedVersion && sum > 0 && sum+int64(p.size) > int64(t.limits.FetchMaxBytes) {
@@ -71,7 +67,7 @@ func (t *Table) Plan(pl *Plan, broker int32, version int16, now time.Time) (retr
 		pl.add(p)
 	}
 	if pl.Empty() {
-		return retry
+		return
 	}
 	if version >= cappedVersion {
 		g.first = (g.first + 1) % n
@@ -81,7 +77,37 @@ func (t *Table) Plan(pl *Plan, broker int32, version int16, now time.Time) (retr
 	pl.room = limit
 	t.reserved += limit
 	pl.finish()
-	return time.Time{}
+}
+
+// Hungry tells whether there is something to ask the broker for, and if not, when
+// there may be without anything else happening; zero means never.
+func (t *Table) Hungry(broker int32, now time.Time) (hungry bool, retry time.Time) {
+	g := t.groups[broker]
+	if g == nil {
+		return false, time.Time{}
+	}
+	for _, p := range g.parts {
+		if p.fetchable(now) {
+			return t.room() > 0 || t.holdsPaused(), time.Time{}
+		}
+		if p.wanted() && now.Before(p.retryAt) && (retry.IsZero() || p.retryAt.Before(retry)) {
+			retry = p.retryAt
+		}
+	}
+	return false, retry
+}
+
+// holdsPaused tells whether dropPaused would make room.
+func (t *Table) holdsPaused() bool {
+	if t.paused == 0 {
+		return false
+	}
+	for _, p := range t.parts {
+		if p.paused && p.bytes > 0 && !p.decoding {
+			return true
+		}
+	}
+	return false
 }
 
 // room is how much more may be fetched.
@@ -143,7 +169,7 @@ func (pl *Plan) add(p *Partition) {
 	}
 	e := &pl.entries[len(pl.entries)-1]
 	*e = entry{p: p, tp: p.tp, topicID: p.topicID, refetched: p.refetched, offset: p.fetchOffset, answer: e.answer}
-	p.inFlight = true
+	p.inFlight = pl
 	pl.parts = append(pl.parts, protocol.FetchPartition{
 		Partition:          p.tp.Partition,
 		CurrentLeaderEpoch: p.leaderEpoch,

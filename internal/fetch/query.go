@@ -112,3 +112,22 @@ func (t *Table) currentFaults() []*Partition {
 func (p *Partition) stands() bool {
 	return p.tail.kind == tailFault && !p.paused && !p.held && p.drained()
 }
+
+// FaultOf returns what p stopped for, or nil.
+func (t *Table) FaultOf(p *Partition) error {
+	if p.tail.kind == tailFault {
+		return p.tail.err
+	}
+	return nil
+}
+
+// HasFaults tells whether a partition is at fault that the application was not
+// told of.
+func (t *Table) HasFaults() bool {
+	for _, p := range t.faulty {
+		if p.stands() && !p.tail.told {
+			return true
+		}
+	}
+	return false
+}

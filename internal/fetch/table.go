@@ -27,6 +27,10 @@ type Table struct {
 	parts  map[protocol.TopicPartition]*Partition
 	groups map[int32]*brokerParts
 
+	newBrokers []int32
+	stirred    bool // something may be fetchable that was not
+	unlocated  bool // a position may be wanted that was not
+
 	buffered int64 // bytes of all partitions' chunks and decoded segments
 	reserved int64 // room promised to fetches under way
 
@@ -109,6 +113,7 @@ func (t *Table) Assign(tps []protocol.TopicPartition, byGroup bool) (added, remo
 		if !byGroup {
 			t.startReset(p, t.limits.Policy(), "no committed offset")
 		}
+		t.unlocated = true
 		t.parts[tp] = p
 		added = append(added, tp)
 	}
@@ -155,6 +160,7 @@ func (t *Table) Release(tps ...protocol.TopicPartition) {
 	for _, tp := range tps {
 		if p := t.parts[tp]; p != nil {
 			p.held = false
+			t.stirred = true
 			t.updateReady(p)
 			t.queueDecode(p)
 		}
@@ -187,6 +193,7 @@ func (t *Table) SetPaused(p *Partition, paused bool) {
 		t.paused--
 	}
 	p.tail.told = false
+	t.stirred = true
 	t.updateReady(p)
 	t.queueDecode(p)
 }
@@ -210,6 +217,7 @@ func (t *Table) Seek(p *Partition, offset int64, epoch int32) {
 	p.voided++
 	p.lookingUp = false
 	p.setPosition(offset, epoch)
+	t.stirred = true
 }
 
 // SeekByTime sets p's position to what a look-up by time finds, or an end of the
@@ -224,6 +232,7 @@ func (t *Table) SeekByTime(p *Partition, timestamp int64) {
 // that the application asked for it.
 func (t *Table) startReset(p *Partition, timestamp Policy, why string) {
 	from := p.position
+	t.unlocated = true
 	p.voided++
 	p.refetched++
 	p.lookingUp = false
@@ -257,12 +266,29 @@ func (e *NoPositionError) Error() string {
 // drop forgets everything fetched of p and not handed over.
 func (t *Table) drop(p *Partition) {
 	t.buffered -= p.bytes
+	t.stirred = true
 	p.bytes, p.ahead = 0, 0
 	p.chunks = nil
 	p.decoded = nil
 	p.nextIndex = 0
 	p.full = false
 	t.updateReady(p)
+}
+
+// TakeStirred tells whether something may be fetchable now that was not when it was
+// called last.
+func (t *Table) TakeStirred() bool {
+	s := t.stirred
+	t.stirred = false
+	return s
+}
+
+// TakeUnlocated tells whether WantCommitted or WantResets may return more than when
+// it was called last.
+func (t *Table) TakeUnlocated() bool {
+	u := t.unlocated
+	t.unlocated = false
+	return u
 }
 
 // TakeReports returns what the application is to be told of and forgets it.

@@ -83,11 +83,15 @@ func (t *Table) takeFrom(p *Partition, limit int, cuts []Cut) []Cut {
 }
 
 // HandOver marks the first n records of the cut as handed over: the position
-// moves behind them, and behind offsets that follow and hold nothing.
-func (t *Table) HandOver(c *Cut, n int) {
+// moves behind them, and behind offsets that follow and hold nothing. It returns
+// false when the position was set anew or the partition was lost since Take.
+func (t *Table) HandOver(c *Cut, n int) bool {
 	p := c.p
-	if n == 0 || p.voided != c.voided || t.parts[p.tp] != p {
-		return
+	if p.voided != c.voided || t.parts[p.tp] != p {
+		return false
+	}
+	if n == 0 {
+		return true
 	}
 	last := c.From + n - 1
 	for len(p.decoded) > 0 && p.decoded[0].seg != c.Seg {
@@ -105,6 +109,7 @@ func (t *Table) HandOver(c *Cut, n int) {
 	}
 	t.skipEmpty(p)
 	t.rotate(p)
+	return true
 }
 
 // skipEmpty moves p's position over what is decoded and holds no more records.
@@ -138,6 +143,7 @@ func (t *Table) popDecoded(p *Partition) {
 	p.bytes -= d.bytes
 	p.ahead -= d.bytes
 	t.buffered -= d.bytes
+	t.stirred = true
 	p.advance(d.seg.NextOffset(), d.seg.LastEpoch(), false)
 	t.updateFull(p)
 }

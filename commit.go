@@ -1,0 +1,293 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/fetch"
+)
+
+// Commit commits the positions of all assigned partitions: the offsets behind the
+// records handed over last. It waits for the answer and retries what can be
+// retried, until ctx or DefaultAPITimeout ends it. Callbacks of earlier commits run
+// before it returns. It may be called inside a callback with the callback's context.
+//
+// Errors: ErrNoGroup; a *CommitFailedError when this consumer is no longer the
+// member that owned the partitions; a *BrokerError; *PartitionErrors, joined, for
+// what was refused of single partitions.
+func (c *Consumer) Commit(ctx context.Context) error {
+	if err := c.groupCall(); err != nil {
+		return err
+	}
+	var positions map[TopicPartition]fetch.Offset
+	c.onReader(func() {
+		c.fetcher.mu.Lock()
+		positions = c.fetcher.table.Positions()
+		c.fetcher.mu.Unlock()
+	})
+	return c.commit(ctx, publicOffsets(positions))
+}
+
+// CommitOffsets commits the given offsets, of partitions that with a subscription
+// must be assigned (else ErrNotAssigned). An offset is that of the next record to
+// read. Otherwise it is like Commit.
+func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
+	if err := c.groupCall(); err != nil {
+		return err
+	}
+	if err := checkOffsets(offsets); err != nil {
+		return err
+	}
+	return c.commit(ctx, maps.Clone(offsets))
+}
+
+func (c *Consumer) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
+	nested := c.nested(ctx)
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	err := c.commitNow(ctx, offsets)
+	if !nested {
+		c.runDueCallbacks(ctx)
+	}
+	return c.orClosed(err)
+}
+
+// runDueCallbacks runs commit callbacks outside of Poll, unless whoever holds turn
+// will run them.
+func (c *Consumer) runDueCallbacks(ctx context.Context) {
+	select {
+	case <-c.turn:
+		c.runCommitCallbacks(ctx)
+		c.turn <- struct{}{}
+	default:
+	}
+}
+
+// commitNow commits and notes what was stored.
+func (c *Consumer) commitNow(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
+	if len(offsets) == 0 {
+		return nil
+	}
+	err := c.coord.commit(ctx, offsets)
+	c.noteCommitted(offsets, err)
+	return publicError(err)
+}
+
+// noteCommitted remembers which offsets are stored, so that they are not committed
+// automatically once more.
+func (c *Consumer) noteCommitted(offsets map[TopicPartition]OffsetAndMetadata, err error) {
+	failed := partitionErrors(err)
+	c.fetcher.mu.Lock()
+	defer c.fetcher.mu.Unlock()
+	for tp, o := range offsets {
+		if failed.of(tp) == nil {
+			c.fetcher.table.MarkCommitted(tp, o.Offset)
+		}
+	}
+}
+
+// commitDone commits what is done and was not committed yet.
+func (c *Consumer) commitDone(ctx context.Context) error {
+	if !c.auto.enabled {
+		return nil
+	}
+	c.fetcher.mu.Lock()
+	done := c.fetcher.table.Done()
+	c.fetcher.mu.Unlock()
+	if len(done) == 0 {
+		return nil
+	}
+	offsets := publicOffsets(done)
+	err := c.commitNow(ctx, offsets)
+	c.tellOnCommit(offsets, err)
+	return err
+}
+
+// CommitAsync commits offsets without waiting; nil means the positions of all
+// assigned partitions. It is not retried: a later commit makes up for it. callback,
+// or Config.OnCommit when it is nil, is told the result inside a later Poll, Commit,
+// Close, iteration or channel receive, in the order of the commits.
+//
+// Errors: ErrNoGroup, ErrClosed, and those of offsets that cannot be.
+func (c *Consumer) CommitAsync(offsets map[TopicPartition]OffsetAndMetadata,
+	callback func(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata, err error),
+) error {
+	if err := c.groupCall(); err != nil {
+		return err
+	}
+	if err := checkOffsets(offsets); err != nil {
+		return err
+	}
+	offsets = maps.Clone(offsets)
+	if offsets == nil {
+		c.onReader(func() {
+			c.fetcher.mu.Lock()
+			offsets = publicOffsets(c.fetcher.table.Positions())
+			c.fetcher.mu.Unlock()
+		})
+	}
+	c.coord.commitAsync(offsets, func(err error) {
+		c.noteCommitted(offsets, err)
+		err = publicError(err)
+		if callback == nil {
+			c.tellOnCommit(offsets, err)
+			return
+		}
+		c.callbacks.add(func(ctx context.Context) { callback(ctx, offsets, err) })
+		c.disturb()
+	})
+	return nil
+}
+
+// tellOnCommit queues a call of Config.OnCommit.
+func (c *Consumer) tellOnCommit(offsets map[TopicPartition]OffsetAndMetadata, err error) {
+	if c.cfg.OnCommit == nil {
+		return
+	}
+	c.callbacks.add(func(context.Context) { c.cfg.OnCommit(offsets, err) })
+	c.disturb()
+}
+
+// Committed returns the group's committed offsets of the partitions; a partition
+// without one is absent. It always asks the coordinator. What was found comes with
+// the joined *PartitionErrors of the rest.
+//
+// Errors besides: ErrNoGroup, ErrClosed, and that of a ctx or DefaultAPITimeout which
+// ended, with the reason.
+func (c *Consumer) Committed(ctx context.Context, tps ...TopicPartition) (map[TopicPartition]OffsetAndMetadata, error) {
+	if err := c.groupCall(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	found, err := c.coord.committed(ctx, tps)
+	return found, c.orClosed(publicError(err))
+}
+
+// committedOffsets is how the fetcher looks committed offsets up.
+func (c *Consumer) committedOffsets(ctx context.Context, tps []TopicPartition) (map[TopicPartition]OffsetAndMetadata, error) {
+	return c.coord.committed(ctx, tps)
+}
+
+// groupCall checks what every call that needs a group needs.
+func (c *Consumer) groupCall() error {
+	if c.coord == nil {
+		return ErrNoGroup
+	}
+	select {
+	case <-c.ctx.Done():
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+func checkOffsets(offsets map[TopicPartition]OffsetAndMetadata) error {
+	var errs []error
+	for tp, o := range offsets {
+		if o.Offset < 0 {
+			errs = append(errs, &PartitionError{tp.Topic, tp.Partition, fmt.Errorf("kafka: offset %d is negative", o.Offset)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func publicOffsets(offsets map[TopicPartition]fetch.Offset) map[TopicPartition]OffsetAndMetadata {
+	m := make(map[TopicPartition]OffsetAndMetadata, len(offsets))
+	for tp, o := range offsets {
+		m[tp] = OffsetAndMetadata{Offset: o.Offset}.WithLeaderEpoch(o.Epoch)
+	}
+	return m
+}
+
+// An autoCommit says when to commit what is done.
+type autoCommit struct {
+	enabled  bool
+	interval time.Duration
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	armed   bool // the timer runs
+	due     bool
+	running bool // a commit is under way
+}
+
+// arm starts the interval after records were handed over; at its end, disturb has
+// the application's goroutine commit.
+func (a *autoCommit) arm(disturb func()) {
+	if !a.enabled {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.armed {
+		return
+	}
+	a.armed = true
+	fire := func() {
+		a.mu.Lock()
+		a.armed, a.due = false, true
+		a.mu.Unlock()
+		disturb()
+	}
+	if a.timer == nil {
+		a.timer = time.AfterFunc(a.interval, fire)
+	} else {
+		a.timer.Reset(a.interval)
+	}
+}
+
+// begin tells whether a commit is due, and notes that it is under way.
+func (a *autoCommit) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.due || a.running {
+		return false
+	}
+	a.due, a.running = false, true
+	return true
+}
+
+func (a *autoCommit) finish() {
+	a.mu.Lock()
+	a.running = false
+	a.mu.Unlock()
+}
+
+func (a *autoCommit) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.armed = true // never again
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// commitAutomatically commits what is done if it is time to. A commit that fails is
+// made again after the next interval.
+func (c *Consumer) commitAutomatically() {
+	if !c.auto.begin() {
+		return
+	}
+	c.fetcher.mu.Lock()
+	done := c.fetcher.table.Done()
+	c.fetcher.mu.Unlock()
+	if len(done) == 0 {
+		c.auto.finish()
+		return
+	}
+	offsets := publicOffsets(done)
+	c.coord.commitAsync(offsets, func(err error) {
+		c.noteCommitted(offsets, err)
+		c.auto.finish()
+		if err != nil {
+			c.log.Warn("automatic commit failed", "error", err)
+			c.auto.arm(c.disturb)
+		}
+		c.tellOnCommit(offsets, publicError(err))
+	})
+}

@@ -1,0 +1,111 @@
+package kafka
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// eventQueueSize is how many events may wait for OnEvent.
+const eventQueueSize = 1024
+
+// An eventQueue calls OnEvent on a goroutine of its own, which newEventQueue starts
+// and close ends and awaits.
+type eventQueue struct {
+	log    *slog.Logger
+	events chan Event
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	dropped int
+}
+
+func newEventQueue(onEvent func(Event), log *slog.Logger) *eventQueue {
+	q := &eventQueue{log: log}
+	if onEvent == nil {
+		return q
+	}
+	q.events = make(chan Event, eventQueueSize)
+	q.wg.Go(func() {
+		for e := range q.events {
+			onEvent(e)
+		}
+	})
+	return q
+}
+
+// add queues an event. It does not block.
+func (q *eventQueue) add(e Event) {
+	if q.events == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	select {
+	case q.events <- e:
+	default:
+		if q.dropped++; q.dropped == 1 {
+			q.log.Warn("OnEvent is too slow, events are dropped", "event", e.String())
+		}
+	}
+}
+
+func (q *eventQueue) close() {
+	if q.events == nil {
+		return
+	}
+	q.mu.Lock()
+	q.closed = true
+	close(q.events)
+	q.mu.Unlock()
+	q.wg.Wait()
+}
+
+// problems are errors that the next Poll returns. One that stands is passed on at
+// most once per interval.
+type problems struct {
+	interval time.Duration
+
+	mu      sync.Mutex
+	pending []error
+	told    map[string]time.Time
+}
+
+func (p *problems) add(err error) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := err.Error()
+	if last, ok := p.told[key]; ok && now.Sub(last) < p.interval {
+		return
+	}
+	if p.told == nil || len(p.told) > maxToldProblems {
+		p.told = make(map[string]time.Time)
+	}
+	p.told[key] = now
+	p.pending = append(p.pending, err)
+}
+
+// maxToldProblems bounds the memory of what was told.
+const maxToldProblems = 1000
+
+func (p *problems) take() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) == 0 {
+		return nil
+	}
+	err := p.pending[0]
+	p.pending = p.pending[1:]
+	return err
+}
+
+func (p *problems) any() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.pending) > 0
+}

@@ -1,0 +1,25 @@
+package kafka
+
+// GroupMetadata returns what identifies this consumer in its group now, for
+// producers that commit its offsets in a transaction. Errors: ErrNoGroup.
+func (c *Consumer) GroupMetadata() (GroupMetadata, error) {
+	if c.coord == nil {
+		return GroupMetadata{}, ErrNoGroup
+	}
+	return c.coord.groupMetadata(), nil
+}
+
+// EnforceRebalance has the group rebalance: this member joins again with the next
+// poll. Brokers from 3.2 on log the reason (KIP-800). Errors: ErrNoGroup,
+// ErrNotSubscribed, ErrClosed.
+func (c *Consumer) EnforceRebalance(reason string) error {
+	if err := c.groupCall(); err != nil {
+		return err
+	}
+	if !c.subscribed() {
+		return ErrNotSubscribed
+	}
+	c.coord.enforceRebalance(reason)
+	c.disturb()
+	return nil
+}

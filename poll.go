@@ -1,0 +1,234 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/fetch"
+)
+
+// standingFaultAfter is how long a Poll without an end waits for records before it
+// says again which partitions are at fault.
+const standingFaultAfter = time.Second
+
+// Poll returns at most MaxPollRecords records, taken fairly over the partitions, or
+// an error, never both. It takes part in rebalances, runs callbacks and commits
+// automatically on the way.
+//
+// It waits for records until timeout is over and then returns none. Zero: only what
+// is buffered; negative: until there are records or ctx ends. When ctx ends, Poll
+// returns its error and hands nothing over; nothing is lost by that.
+//
+// A partition at fault (a *CorruptRecordError, a *NoOffsetForPartitionError, …)
+// stops, and the others go on. Its error, a *PartitionError, comes once behind the
+// records before it, and again from each Poll whose timeout passed without records
+// (a negative timeout: after a second without any), until the partition is sought,
+// paused or lost.
+//
+// Further errors: ErrNotSubscribed, ErrConcurrentPoll, ErrInCallback, ErrClosed, a
+// *PollIntervalError, errors of the listener, and what brokers refuse, as
+// *BrokerErrors.
+func (c *Consumer) Poll(ctx context.Context, timeout time.Duration) (*Records, error) {
+	return c.PollMax(ctx, timeout, c.cfg.MaxPollRecords)
+}
+
+// PollMax is Poll with another bound than MaxPollRecords, which must be positive.
+func (c *Consumer) PollMax(ctx context.Context, timeout time.Duration, maxRecords int) (*Records, error) {
+	if maxRecords <= 0 {
+		return nil, &ConfigError{Field: "PollMax.maxRecords", Value: fmt.Sprint(maxRecords), Reason: "must be positive"}
+	}
+	if err := c.beginReading(ctx, "Poll"); err != nil {
+		return nil, err
+	}
+	defer c.endReading()
+	return c.poll(ctx, timeout, func() (*Records, error) { return c.take(maxRecords) })
+}
+
+// poll waits for records, which take takes. Its caller is the one that reads.
+func (c *Consumer) poll(ctx context.Context, timeout time.Duration, take func() (*Records, error)) (*Records, error) {
+	w := newWaiter(timeout)
+	defer w.stop()
+	began := time.Now()
+	c.cameBack()
+	for {
+		if err := c.attend(ctx, w); err != nil {
+			return nil, err
+		}
+		records, err := take()
+		if records != nil || err != nil {
+			return records, err
+		}
+		w.standing = c.fetcher.hasFaults()
+		over, err := c.await(ctx, w)
+		if err == nil && (over || w.standing && time.Since(began) >= standingFaultAfter) {
+			err = c.standingFaults()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if over {
+			return newRecords(nil), nil
+		}
+	}
+}
+
+// beginReading makes the caller the one that reads.
+func (c *Consumer) beginReading(ctx context.Context, method string) error {
+	if c.nested(ctx) {
+		return ErrInCallback
+	}
+	if err := c.open(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reading != "" {
+		return fmt.Errorf("%w: %s was called while %s is running", ErrConcurrentPoll, method, c.reading)
+	}
+	c.reading = method
+	return nil
+}
+
+func (c *Consumer) endReading() {
+	c.mu.Lock()
+	c.reading = ""
+	c.mu.Unlock()
+}
+
+// cameBack notes that the application asks for more: what was handed over before is
+// done.
+func (c *Consumer) cameBack() {
+	c.polls.Add(1)
+	c.fetcher.mu.Lock()
+	c.fetcher.table.CameBack()
+	c.fetcher.mu.Unlock()
+	if m := c.currentMember(); m != nil {
+		m.polled()
+	}
+}
+
+// take hands over what is there, or the error that comes before it; nil is neither.
+func (c *Consumer) take(limit int) (*Records, error) {
+	table := c.fetcher.acquire()
+	defer c.fetcher.release()
+	cuts, err := c.peek(table, limit)
+	if err != nil || len(cuts) == 0 {
+		return nil, err
+	}
+	for i := range cuts {
+		table.HandOver(&cuts[i], cuts[i].Len())
+	}
+	return c.handedOver(table, cuts), nil
+}
+
+// peek takes records without handing them over, or the error that comes before them.
+func (c *Consumer) peek(table *fetch.Table, limit int) ([]fetch.Cut, error) {
+	if fault, ok := table.NewFault(); ok {
+		return nil, faultError(fault, &c.cfg)
+	}
+	if !table.HasReady() {
+		return nil, nil
+	}
+	return table.Take(limit, nil), nil
+}
+
+// handedOver makes Records of cuts that were handed over.
+func (c *Consumer) handedOver(table *fetch.Table, cuts []fetch.Cut) *Records {
+	records := newRecords(cuts)
+	records.next = make(map[TopicPartition]OffsetAndMetadata, len(cuts))
+	for i := range cuts {
+		tp := cuts[i].TP()
+		if o, ok := table.Position(table.Get(tp)); ok {
+			records.next[tp] = OffsetAndMetadata{Offset: o.Offset}.WithLeaderEpoch(o.Epoch)
+		}
+	}
+	c.auto.arm(c.disturb)
+	return records
+}
+
+// standingFaults returns the errors of all partitions at fault.
+func (c *Consumer) standingFaults() error {
+	c.fetcher.mu.Lock()
+	faults := c.fetcher.table.Faults()
+	c.fetcher.mu.Unlock()
+	errs := make([]error, len(faults))
+	for i, f := range faults {
+		errs[i] = faultError(f, &c.cfg)
+	}
+	return errors.Join(errs...)
+}
+
+// A waiter bounds the waiting of one Poll or iteration.
+type waiter struct {
+	timeout  time.Duration // negative: no end
+	deadline time.Time
+	timer    *time.Timer
+	standing bool           // a wait without an end looks at faults now and then
+	channel  *channelReader // whose questions are answered while waiting, nil if none
+}
+
+func newWaiter(timeout time.Duration) *waiter {
+	w := &waiter{timeout: timeout}
+	if timeout > 0 {
+		w.deadline = time.Now().Add(timeout)
+	}
+	return w
+}
+
+// due returns the channel that says that waiting is over, or that it is time to look
+// at what stands; nil for never.
+func (w *waiter) due() <-chan time.Time {
+	d := standingFaultAfter
+	switch {
+	case w.timeout >= 0:
+		d = max(time.Until(w.deadline), 0)
+	case !w.standing:
+		return nil
+	}
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+	return w.timer.C
+}
+
+func (w *waiter) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// questions returns the channel on which a channelReader is asked things, nil for
+// other readers.
+func (w *waiter) questions() <-chan func() {
+	if w.channel == nil {
+		return nil
+	}
+	return w.channel.ask
+}
+
+// await waits until something may have come for the application. It returns true
+// when the time is over.
+func (c *Consumer) await(ctx context.Context, w *waiter) (over bool, err error) {
+	if w.timeout == 0 {
+		return true, nil
+	}
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
+	select {
+	case <-c.wake:
+		return false, nil
+	case question := <-w.questions():
+		question()
+		return false, nil
+	case <-w.due():
+		return w.timeout >= 0, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-c.closing:
+		return false, ErrClosed
+	}
+}

@@ -1,0 +1,222 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/fetch"
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// lookupLoop finds positions of one kind: it takes what the table wants looked up
+// and passes it on, whenever it is kicked or a retry is due.
+func (f *fetcher) lookupLoop(
+	kicked <-chan struct{},
+	want func(*fetch.Table, time.Time) ([]fetch.Lookup, time.Time),
+	lookUp func([]fetch.Lookup),
+) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		f.mu.Lock()
+		lookups, retry := want(f.table, time.Now())
+		f.mu.Unlock()
+		if len(lookups) > 0 {
+			lookUp(lookups)
+			continue
+		}
+		var due <-chan time.Time
+		if !retry.IsZero() {
+			timer.Reset(time.Until(retry))
+			due = timer.C
+		}
+		select {
+		case <-kicked:
+		case <-due:
+		case <-f.ctx.Done():
+			return
+		}
+	}
+}
+
+// lookUpCommitted asks the group's coordinator for committed offsets. It is called
+// by the one loop for them, and waits: there is one coordinator.
+func (f *fetcher) lookUpCommitted(lookups []fetch.Lookup) {
+	tps := make([]TopicPartition, len(lookups))
+	for i, l := range lookups {
+		tps[i] = l.TP
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.RequestTimeout)
+	defer cancel()
+	found, err := f.hooks.committed(ctx, tps)
+	appeared := make([]bool, len(lookups))
+	failures := partitionErrors(err)
+	for i, l := range lookups {
+		appeared[i] = f.hooks.appeared(l.TP)
+	}
+	table := f.acquire()
+	defer f.release()
+	for i, l := range lookups {
+		o, ok := found[l.TP]
+		switch reason := failures.of(l.TP); {
+		case ok:
+			epoch, known := o.LeaderEpoch()
+			if !known {
+				epoch = -1
+			}
+			table.CommittedFound(l, o.Offset, epoch)
+		case reason == nil:
+			table.CommittedNone(l, appeared[i])
+		case isRefusal(reason):
+			table.LookupRefused(l, reason, time.Now())
+		default:
+			table.LookupFailed(l, reason, time.Now())
+		}
+	}
+}
+
+// lookUpResets asks leaders for offsets by time, each on a goroutine of its own, so
+// that one that does not answer holds up no other's partitions.
+func (f *fetcher) lookUpResets(lookups []fetch.Lookup) {
+	md := f.cluster.Metadata()
+	byLeader := make(map[int32][]fetch.Lookup)
+	for _, l := range lookups {
+		leader := int32(-1)
+		if t := md.Topics[l.TP.Topic]; t != nil && l.TP.Partition >= 0 && int(l.TP.Partition) < len(t.Partitions) {
+			leader = t.Partitions[l.TP.Partition].Leader
+		}
+		byLeader[leader] = append(byLeader[leader], l)
+	}
+	for leader, group := range byLeader {
+		if leader < 0 {
+			f.noLeader(group)
+			continue
+		}
+		f.wg.Go(func() { f.listOffsets(group) })
+	}
+}
+
+func (f *fetcher) noLeader(lookups []fetch.Lookup) {
+	f.cluster.Refresh()
+	md := f.cluster.Metadata()
+	table := f.acquire()
+	defer f.release()
+	for _, l := range lookups {
+		code := protocol.UnknownTopicOrPartition
+		if t := md.Topics[l.TP.Topic]; t != nil {
+			code = protocol.LeaderNotAvailable
+			if t.Err != protocol.None {
+				code = t.Err
+			} else if l.TP.Partition < 0 || int(l.TP.Partition) >= len(t.Partitions) {
+				code = protocol.UnknownTopicOrPartition
+			}
+		}
+		if isRefusal(code) {
+			table.LookupRefused(l, code, time.Now())
+		} else {
+			table.LookupFailed(l, code, time.Now())
+		}
+	}
+}
+
+func (f *fetcher) listOffsets(lookups []fetch.Lookup) {
+	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.RequestTimeout)
+	defer cancel()
+	spec := make(map[TopicPartition]int64, len(lookups))
+	for _, l := range lookups {
+		spec[l.TP] = l.Timestamp
+	}
+	found, failed := f.cluster.ListOffsets(ctx, spec, int8(f.cfg.IsolationLevel))
+	if f.ctx.Err() != nil {
+		return
+	}
+	table := f.acquire()
+	defer f.release()
+	for _, l := range lookups {
+		if o, ok := found[l.TP]; ok {
+			table.ResetFound(l, o.Offset, o.LeaderEpoch)
+			continue
+		}
+		if err := failed[l.TP]; isRefusal(err) {
+			table.LookupRefused(l, err, time.Now())
+		} else {
+			table.LookupFailed(l, err, time.Now())
+		}
+	}
+}
+
+// isRefusal tells whether an error is one that trying again will not mend soon, so
+// that the application must hear of it.
+func isRefusal(err error) bool {
+	if isFinalError(err) {
+		return true
+	}
+	code, ok := errors.AsType[ErrorCode](err)
+	return ok && !code.Retriable()
+}
+
+// perPartition finds each partition's error in a joined one.
+type perPartition struct {
+	all  error
+	each map[TopicPartition]error
+}
+
+// partitionErrors takes an error apart into the *PartitionErrors that it joins. An
+// error that names no partition is every partition's.
+func partitionErrors(err error) perPartition {
+	pe := perPartition{each: make(map[TopicPartition]error)}
+	var collect func(error)
+	collect = func(err error) {
+		switch e := err.(type) {
+		case nil:
+		case *PartitionError:
+			pe.each[e.TopicPartition()] = e.Err
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				collect(inner)
+			}
+		default:
+			pe.all = err
+		}
+	}
+	collect(err)
+	return pe
+}
+
+func (pe perPartition) of(tp TopicPartition) error {
+	if err := pe.each[tp]; err != nil {
+		return err
+	}
+	return pe.all
+}
+
+// awaitPosition waits until tp has a position.
+func (f *fetcher) awaitPosition(ctx context.Context, tp TopicPartition) (int64, error) {
+	for {
+		f.mu.Lock()
+		p := f.table.Get(tp)
+		if p == nil {
+			f.mu.Unlock()
+			return 0, &PartitionError{tp.Topic, tp.Partition, ErrNotAssigned}
+		}
+		o, known := f.table.Position(p)
+		reason, fault := f.table.Waiting(p), f.table.FaultOf(p)
+		changed := f.changed
+		f.watched = true
+		f.mu.Unlock()
+		if known {
+			return o.Offset, nil
+		}
+		if fault != nil {
+			return 0, faultError(fetch.Fault{TP: tp, Err: fault}, f.cfg)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, &PartitionError{tp.Topic, tp.Partition, waitError("no position yet", ctx, reason)}
+		case <-f.ctx.Done():
+			return 0, ErrClosed
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/fetch"
+	"github.com/kafkaconsumer/kafka/internal/subs"
+)
+
+// callbackKey marks the context of a callback of one consumer.
+type callbackKey struct{ c *Consumer }
+
+// nested tells whether ctx comes from a callback of this consumer that is running.
+func (c *Consumer) nested(ctx context.Context) bool {
+	running, _ := ctx.Value(callbackKey{c}).(*bool)
+	return running != nil && *running
+}
+
+// callbackContext returns the context of a callback: that of the call that runs it
+// without its end, bounded by limit. end is to be called behind the callback.
+func (c *Consumer) callbackContext(ctx context.Context, limit time.Duration) (callback context.Context, end func()) {
+	running := new(bool)
+	*running = true
+	callback = context.WithValue(context.WithoutCancel(ctx), callbackKey{c}, running)
+	callback, cancel := context.WithTimeout(callback, limit)
+	return callback, func() { *running = false; cancel() }
+}
+
+// attend does what is due on the application's goroutine: callbacks, steps of a
+// rebalance, automatic commits. It returns what the application is to be told.
+func (c *Consumer) attend(ctx context.Context, w *waiter) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.open(); err != nil {
+		return err
+	}
+	var errs []error
+	if c.disturbed.Swap(false) {
+		ok, err := c.takeTurn(ctx, w)
+		if !ok {
+			c.disturbed.Store(true)
+			return err
+		}
+		err = c.doDuties(ctx, w)
+		errs = append(errs, err)
+	}
+	if err := c.open(); err != nil {
+		if w.channel == nil { // a callback may have closed the consumer: finish that
+			errs = append(errs, c.close(context.WithoutCancel(ctx), true))
+		}
+		return errors.Join(append(errs, err)...)
+	}
+	c.mu.Lock()
+	m, none := c.member, c.sub.Kind() == subs.None
+	c.mu.Unlock()
+	if none {
+		errs = append(errs, ErrNotSubscribed)
+	}
+	if m != nil {
+		errs = append(errs, m.takeError())
+	}
+	errs = append(errs, c.problems.take())
+	return errors.Join(errs...)
+}
+
+// takeTurn waits for the right to run callbacks, within w and ctx.
+func (c *Consumer) takeTurn(ctx context.Context, w *waiter) (bool, error) {
+	select {
+	case <-c.turn:
+		return true, nil
+	default:
+	}
+	due := w.due()
+	for {
+		select {
+		case <-c.turn:
+			return true, nil
+		case question := <-w.questions():
+			question()
+		case <-due:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-c.closing:
+			return false, ErrClosed
+		}
+	}
+}
+
+// doDuties runs with turn held and gives it back.
+func (c *Consumer) doDuties(ctx context.Context, w *waiter) error {
+	defer func() { c.turn <- struct{}{} }()
+	if w.channel != nil {
+		w.channel.attending.Store(true)
+		defer w.channel.attending.Store(false)
+	}
+	c.runCommitCallbacks(ctx)
+	err := c.doSteps(ctx)
+	c.commitAutomatically()
+	return err
+}
+
+// doSteps takes the steps of a rebalance that are due, in order.
+func (c *Consumer) doSteps(ctx context.Context) error {
+	var errs []error
+	for {
+		m := c.currentMember()
+		if m == nil || c.open() != nil {
+			return errors.Join(errs...)
+		}
+		m.polled()
+		st := m.nextStep()
+		if st == nil {
+			return errors.Join(errs...)
+		}
+		var err error
+		switch st.kind {
+		case stepRevoke:
+			if !c.readyToRevoke(st) {
+				return errors.Join(errs...)
+			}
+			err = c.revoke(ctx, st.partitions)
+		case stepAssign:
+			err = c.takeAssignment(ctx, st)
+		case stepLost:
+			c.lose(st.partitions)
+			err = c.runListener(ctx, stepLost, st.partitions)
+		}
+		errs = append(errs, err)
+		m.stepDone(st)
+	}
+}
+
+// A revocation is a step that waits for its commit.
+type revocation struct {
+	step      *rebalanceStep
+	committed chan struct{}
+}
+
+// readyToRevoke keeps records of the step's partitions from being handed over,
+// starts the commit of what is done, and tells whether it has ended. The commit runs
+// in the background so that Poll keeps to its timeout.
+func (c *Consumer) readyToRevoke(st *rebalanceStep) bool {
+	if c.revoking == nil || c.revoking.step != st {
+		c.fetcher.acquire().Hold(st.partitions...)
+		c.fetcher.release()
+		r := &revocation{step: st, committed: make(chan struct{})}
+		c.revoking = r
+		if !c.auto.enabled {
+			close(r.committed)
+		} else {
+			c.wg.Go(func() {
+				defer c.disturb()
+				defer close(r.committed)
+				ctx, cancel := context.WithTimeout(c.ctx, c.cfg.RequestTimeout)
+				defer cancel()
+				if err := c.commitDone(ctx); err != nil {
+					c.log.Warn("commit before a revocation failed: records may come again", "error", err)
+				}
+			})
+		}
+	}
+	select {
+	case <-c.revoking.committed:
+		c.revoking = nil
+		return true
+	default:
+		return false
+	}
+}
+
+// revoke tells the listener and gives the partitions up.
+func (c *Consumer) revoke(ctx context.Context, tps []TopicPartition) error {
+	err := c.runListener(ctx, stepRevoke, tps)
+	table := c.fetcher.acquire()
+	defer c.fetcher.release()
+	clear(c.pausedBy)
+	for _, tp := range table.Paused() {
+		c.pausedBy[tp] = true
+	}
+	table.Remove(tps...)
+	return err
+}
+
+// lose drops partitions that were taken away.
+func (c *Consumer) lose(tps []TopicPartition) {
+	c.fetcher.acquire().Remove(tps...)
+	c.fetcher.release()
+	c.disturbed.Store(true)
+}
+
+// takeAssignment makes the step's partitions this consumer's own. Records of new
+// ones are handed over once the listener returned.
+func (c *Consumer) takeAssignment(ctx context.Context, st *rebalanceStep) error {
+	table := c.fetcher.acquire()
+	added, _ := table.Assign(st.assignment, c.coord != nil)
+	for _, tp := range added {
+		if c.pausedBy[tp] { // it came back in the same rebalance
+			table.SetPaused(table.Get(tp), true)
+		}
+	}
+	clear(c.pausedBy)
+	c.fetcher.release()
+	c.fetcher.updateLeaders(c.cluster.Metadata())
+	err := c.runListener(ctx, stepAssign, st.partitions)
+	c.fetcher.acquire().Release(added...)
+	c.fetcher.release()
+	return err
+}
+
+// runListener calls the listener's function for a step.
+func (c *Consumer) runListener(ctx context.Context, kind stepKind, tps []TopicPartition) error {
+	c.mu.Lock()
+	l := c.listener
+	c.mu.Unlock()
+	name, fn := "OnRevoked", l.OnRevoked
+	switch {
+	case kind == stepAssign:
+		name, fn = "OnAssigned", l.OnAssigned
+	case kind == stepLost && l.OnLost != nil:
+		name, fn = "OnLost", l.OnLost
+	}
+	if fn == nil {
+		return nil
+	}
+	limit := c.cfg.MaxPollInterval
+	if deadline, ok := ctx.Deadline(); ok && c.open() != nil {
+		limit = time.Until(deadline)
+	}
+	callback, end := c.callbackContext(ctx, limit)
+	defer end()
+	if err := fn(callback, c, tps); err != nil {
+		return fmt.Errorf("kafka: rebalance listener %s: %w", name, err)
+	}
+	return nil
+}
+
+// A callbackQueue holds results of commits for callbacks to be told of, in order.
+type callbackQueue struct {
+	mu    sync.Mutex
+	queue []func(context.Context)
+}
+
+func (q *callbackQueue) add(fn func(context.Context)) {
+	q.mu.Lock()
+	q.queue = append(q.queue, fn)
+	q.mu.Unlock()
+}
+
+func (q *callbackQueue) next() func(context.Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) == 0 {
+		return nil
+	}
+	fn := q.queue[0]
+	q.queue = q.queue[1:]
+	return fn
+}
+
+// runCommitCallbacks runs with turn held.
+func (c *Consumer) runCommitCallbacks(ctx context.Context) {
+	for fn := c.callbacks.next(); fn != nil; fn = c.callbacks.next() {
+		callback, end := c.callbackContext(ctx, c.cfg.MaxPollInterval)
+		fn(callback)
+		end()
+	}
+}
+
+// faultError makes the public error of a partition's fault.
+func faultError(f fetch.Fault, cfg *Config) error {
+	return &PartitionError{Topic: f.TP.Topic, Partition: f.TP.Partition, Err: publicFault(f, cfg)}
+}

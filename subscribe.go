@@ -1,0 +1,298 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/kafkaconsumer/kafka/internal/cluster"
+	"github.com/kafkaconsumer/kafka/internal/subs"
+)
+
+// Subscribe subscribes to topics: with a group, their partitions are shared among
+// its members; without one, all of them are assigned to this consumer, and partitions
+// that are added later too. It replaces an earlier list of topics; the partitions
+// change with the next polls. A topic need not exist yet.
+//
+// Errors: ErrSubscriptionConflict after SubscribePattern or Assign; an empty list
+// (Unsubscribe ends a subscription); a name that Kafka does not allow; ErrClosed.
+func (c *Consumer) Subscribe(topics []string, opts ...SubscribeOption) error {
+	if len(topics) == 0 {
+		return &ConfigError{Field: "Topics", Value: "[]", Reason: "must not be empty; Unsubscribe ends a subscription"}
+	}
+	if err := checkTopics(topics); err != nil {
+		return err
+	}
+	return c.subscribe(opts, func(s *subs.State) error { return s.SubscribeTopics(topics) })
+}
+
+// SubscribePattern subscribes to all topics whose whole name the pattern matches, as
+// they come and go; changes are seen within MetadataMaxAge. Internal topics are left
+// out unless IncludeInternalTopics is set. Otherwise it is like Subscribe.
+func (c *Consumer) SubscribePattern(pattern *regexp.Regexp, opts ...SubscribeOption) error {
+	if pattern == nil || pattern.String() == "" {
+		return &ConfigError{Field: "pattern", Value: "empty", Reason: "must not be empty"}
+	}
+	return c.subscribe(opts, func(s *subs.State) error {
+		return s.SubscribePattern(pattern, c.cfg.IncludeInternalTopics)
+	})
+}
+
+func (c *Consumer) subscribe(opts []SubscribeOption, change func(*subs.State) error) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	options := subscribeOptions{listener: &c.cfg.RebalanceListener}
+	for _, o := range opts {
+		o(&options)
+	}
+	c.mu.Lock()
+	if err := change(&c.sub); err != nil {
+		c.mu.Unlock()
+		return subscriptionError(err)
+	}
+	c.listener = *options.listener
+	if c.member == nil {
+		c.member = c.newMember()
+	}
+	c.mu.Unlock()
+	c.setInterest()
+	c.followMetadata(c.cluster.Metadata(), true)
+	c.disturb()
+	return nil
+}
+
+func subscriptionError(err error) error {
+	if errors.Is(err, subs.ErrConflict) {
+		return ErrSubscriptionConflict
+	}
+	return err
+}
+
+func (c *Consumer) newMember() member {
+	if c.coord != nil {
+		return c.coord
+	}
+	return &solo{wake: c.disturb}
+}
+
+// Assign assigns partitions by hand, in place of those assigned by hand before; what
+// stays keeps its position. There is no rebalance. With a group id, positions start
+// at the committed offsets and can be committed.
+//
+// Errors: ErrSubscriptionConflict after Subscribe or SubscribePattern; an empty list
+// (Unsubscribe ends an assignment); a name or number that Kafka does not allow;
+// ErrClosed.
+func (c *Consumer) Assign(tps ...TopicPartition) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	if len(tps) == 0 {
+		return &ConfigError{Field: "partitions", Value: "[]", Reason: "must not be empty; Unsubscribe ends an assignment"}
+	}
+	topics := make([]string, len(tps))
+	for i, tp := range tps {
+		topics[i] = tp.Topic
+		if tp.Partition < 0 {
+			return &PartitionError{tp.Topic, tp.Partition, errors.New("kafka: partition number is negative")}
+		}
+	}
+	if err := checkTopics(topics); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	err := c.sub.AssignManually(topics)
+	c.mu.Unlock()
+	if err != nil {
+		return subscriptionError(err)
+	}
+	c.setInterest()
+	c.onReader(func() { c.assignNow(tps) })
+	c.fetcher.updateLeaders(c.cluster.Metadata())
+	return nil
+}
+
+// assignNow makes tps the assigned partitions. What is done of those that go is
+// committed on the way.
+func (c *Consumer) assignNow(tps []TopicPartition) {
+	table := c.fetcher.acquire()
+	done := table.Done()
+	added, removed := table.Assign(tps, c.coord != nil)
+	table.Release(added...)
+	c.disturbed.Store(true)
+	c.fetcher.release()
+	if !c.auto.enabled {
+		return
+	}
+	offsets := publicOffsets(done)
+	for tp := range offsets {
+		if !slices.Contains(removed, tp) {
+			delete(offsets, tp)
+		}
+	}
+	if len(offsets) > 0 {
+		c.coord.commitAsync(offsets, func(err error) { c.tellOnCommit(offsets, publicError(err)) })
+	}
+}
+
+// Unsubscribe ends a subscription or an assignment by hand: OnRevoked is called for
+// what is assigned, what is done is committed unless DisableAutoCommit is set, and
+// the group is left. Without either it does nothing. It is bounded by ctx or
+// DefaultAPITimeout.
+//
+// Errors: ErrInCallback, ErrClosed, ctx's, the listener's, and that of the commit;
+// the subscription has ended in all cases but the first two.
+func (c *Consumer) Unsubscribe(ctx context.Context) error {
+	if c.nested(ctx) {
+		return ErrInCallback
+	}
+	if err := c.open(); err != nil {
+		return err
+	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	c.onReader(func() {}) // what a channel handed over counts
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return c.orClosed(ctx.Err())
+	}
+	defer func() { c.turn <- struct{}{} }()
+	err := c.giveUp(ctx, true)
+	c.mu.Lock()
+	subscribed := c.member != nil
+	c.sub.Clear()
+	c.member = nil
+	c.watched = nil
+	c.listener = c.cfg.RebalanceListener
+	c.mu.Unlock()
+	if subscribed && c.coord != nil {
+		err = errors.Join(err, c.coord.leave(ctx, "unsubscribed"))
+	}
+	table := c.fetcher.acquire()
+	table.Remove(table.Assigned()...)
+	table.ForgetStarts()
+	c.fetcher.release()
+	c.revoking = nil
+	clear(c.pausedBy)
+	c.setInterest()
+	c.disturb()
+	return c.orClosed(err)
+}
+
+// Subscription returns the topics subscribed to, sorted: for a pattern those that it
+// matches so far. It is empty without a subscription and with Assign.
+func (c *Consumer) Subscription() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.member == nil {
+		return nil
+	}
+	return slices.Clone(c.sub.Topics())
+}
+
+func (c *Consumer) currentMember() member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.member
+}
+
+// subscribed tells whether partitions come by a subscription.
+func (c *Consumer) subscribed() bool { return c.currentMember() != nil }
+
+// setInterest tells the cluster which topics' metadata to keep.
+func (c *Consumer) setInterest() {
+	c.mu.Lock()
+	topics := append(slices.Clone(c.sub.Topics()), c.watched...)
+	all := c.sub.Kind() == subs.Pattern
+	c.mu.Unlock()
+	c.cluster.SetInterest(topics, all)
+}
+
+// watchTopics adds the topics of the group's other members, which this one leads.
+func (c *Consumer) watchTopics(topics []string) {
+	c.mu.Lock()
+	c.watched = slices.Clone(topics)
+	c.mu.Unlock()
+	c.setInterest()
+}
+
+// watch follows the metadata until the consumer ends.
+func (c *Consumer) watch() {
+	for {
+		changed := c.cluster.Changed()
+		c.followMetadata(c.cluster.Metadata(), false)
+		select {
+		case <-changed:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// followMetadata takes over leaders, and topics and partitions that came or went.
+func (c *Consumer) followMetadata(md *cluster.Metadata, resubscribed bool) {
+	c.fetcher.updateLeaders(md)
+	c.mu.Lock()
+	changed := c.sub.Match(topicsOf(md)) || resubscribed
+	m, topics := c.member, c.sub.Topics()
+	pattern := c.sub.Kind() == subs.Pattern
+	c.mu.Unlock()
+	switch m := m.(type) {
+	case *solo:
+		m.update(partitionsOf(md, topics))
+	case *coordinator:
+		if !changed {
+			return
+		}
+		reason := "subscribed to other topics"
+		if pattern {
+			reason = fmt.Sprintf("the pattern matches %d topics now", len(topics))
+		}
+		m.subscribe(topics, reason)
+	}
+}
+
+func topicsOf(md *cluster.Metadata) []subs.Topic {
+	topics := make([]subs.Topic, 0, len(md.Topics))
+	for name, t := range md.Topics {
+		if t.Err.Retriable() || t.Err == 0 {
+			topics = append(topics, subs.Topic{Name: name, Partitions: len(t.Partitions), Internal: t.Internal})
+		}
+	}
+	return topics
+}
+
+// partitionsOf returns all partitions of the topics that exist.
+func partitionsOf(md *cluster.Metadata, topics []string) []TopicPartition {
+	var tps []TopicPartition
+	for _, name := range topics {
+		t := md.Topics[name]
+		if t == nil {
+			continue
+		}
+		for i := range t.Partitions {
+			tps = append(tps, TopicPartition{Topic: name, Partition: int32(i)})
+		}
+	}
+	return tps
+}
+
+// appeared tells whether a partition came to be since this consumer subscribed.
+func (c *Consumer) appeared(tp TopicPartition) bool {
+	t := c.cluster.Metadata().Topics[tp.Topic]
+	return t != nil && t.Appeared(tp.Partition)
+}
+
+// checkTopics returns an error for each name that Kafka does not allow.
+func checkTopics(topics []string) error {
+	var errs []error
+	for _, name := range topics {
+		if err := checkTopicName(name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
