@@ -258,6 +258,27 @@ func TestCloseEndsLongPollsAndHeldAnswers(t *testing.T) {
 	})
 }
 
+func TestARequestWaitsForTheOneBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, cl, id := orders(t)
+		start := time.Now()
+		poll := fetchRequest(id, 0, 500)
+		poll.SetVersion(12)
+		cl.send(poll)
+		metadata := kmsg.NewPtrMetadataRequest()
+		cl.correlation = 0 // both carry 1
+		cl.send(metadata)
+		synctest.Wait()
+		require.Equal(t, 1, c.Count(keyMetadata), "it is read and logged at once")
+		resp, err := cl.receive(poll)
+		require.NoError(t, err)
+		require.IsType(t, &kmsg.FetchResponse{}, resp)
+		require.Equal(t, 500*time.Millisecond, time.Since(start))
+		_, err = cl.receive(metadata)
+		require.NoError(t, err)
+	})
+}
+
 func TestNodesListenOnLoopback(t *testing.T) {
 	c := New(t, WithNodes(2), WithTCP())
 	c.CreateTopic("orders", 1)
@@ -299,9 +320,6 @@ func FuzzRequestParse(f *testing.F) {
 	f.Add([]byte("\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff\x00\x02a\x02b\x00"))
 	f.Add([]byte("\x00\x01\x00\x10\x00\x00\x00\x01\xff\xff\x02\x00\x01x\x01\x00\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		if len(frame) < 8 {
-			return
-		}
 		r := Request{Frame: frame}
 		if r.parse() != nil {
 			require.Nil(t, r.Message)

@@ -36,6 +36,7 @@
 //	c.On(3).Edit(func(_ testbroker.Request, resp kmsg.Response) { … })   // change the normal answer
 //	c.On(1).Once().Raw(func(r testbroker.Request) []byte { … })          // any bytes at all
 //	c.On(testbroker.AnyKey).Node(1).Drop()             // node 1 never answers again
+//	c.On(17).Reply(…).ThenTokens(…)                    // SASL with raw tokens
 //
 // A request is taken by the first rule in force, in the order of their making,
 // that matches it; so rules with Once line up as a sequence.
@@ -48,7 +49,21 @@
 //
 // # Looking back
 //
-// Requests, Count and WaitRequest read the log of every request that arrived,
-// decoded, with node, connection, version and time. Committed, Group and
-// Sessions show what the cluster holds.
+// Requests, Count and WaitRequest (and of a rule Used, WaitUsed, WaitHeld) read the log of every request that arrived,
+// decoded, with node, connection, version and time; with synctest.Wait or these
+// a test never has to sleep. Committed, Group, WaitGroup, EndOffset, Sessions
+// and Conns show what the cluster holds.
+//
+// # Logs
+//
+// Produce and AppendBatch number what they write; Append takes any bytes as one
+// unit, for example the output of package batch with a wrong field, or several
+// formats back to back. A Fetch gives units as a broker does: from the one with
+// the offset on, the first of them whole (from version 3), the last perhaps cut.
+// SetLogStart, Truncate, SetHighWatermark, SetLeader and SetLeaderEpoch do what
+// retention, elections and replication do; MoveCoordinator, KickMember,
+// Rebalance, SetCommitted and DropCommitted do so to groups.
+//
+// Not there: producing over the wire, transactions beyond what batches tell, the
+// KIP-848 protocol, SASL and authorization (script them), down-conversion.
 package testbroker

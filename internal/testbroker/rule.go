@@ -44,6 +44,7 @@ type answer struct {
 	reply       func(kmsg.Request) kmsg.Response
 	fail        *int16
 	edit        func(Request, kmsg.Response)
+	tokens      tokenExchange
 }
 
 func (a *answer) replaces() bool {
@@ -120,6 +121,14 @@ func (r *Rule) Edit(edit func(Request, kmsg.Response)) *Rule {
 // A nil response closes the connection.
 func (r *Rule) Reply(reply func(kmsg.Request) kmsg.Response) *Rule {
 	return r.act(func() { r.answer.reply = reply })
+}
+
+// ThenTokens turns what comes on the connection after the answer into raw SASL
+// tokens with a length before them, as SaslHandshake v0 does. Each is given to
+// exchange, whose answer goes back the same way; nil closes the connection.
+// After the last one requests go on.
+func (r *Rule) ThenTokens(exchange func(token []byte) (answer []byte, last bool)) *Rule {
+	return r.act(func() { r.answer.tokens = exchange })
 }
 
 // Raw sends exactly these bytes: length, header and body; see Frame and FrameBody.
@@ -255,6 +264,9 @@ func (r *Rule) run(cn *conn, req Request) bool {
 	frame, alive := r.c.frame(a, req, normal)
 	if frame == nil {
 		return alive
+	}
+	if a.tokens != nil {
+		cn.tokens.Store(&a.tokens)
 	}
 	return cn.send(frame, send)
 }

@@ -204,3 +204,30 @@ func TestFreezingAlsoSilencesAnAnswerThatIsHeld(t *testing.T) {
 		require.ErrorContains(t, err, "timeout")
 	})
 }
+
+func TestRawTokensFollowAHandshake(t *testing.T) {
+	c := New(t)
+	cl := dial(t, c, 1)
+	var got []string
+	c.On(17).Reply(func(kmsg.Request) kmsg.Response {
+		resp := kmsg.NewPtrSASLHandshakeResponse()
+		resp.SupportedMechanisms = []string{"PLAIN"}
+		return resp
+	}).ThenTokens(func(token []byte) ([]byte, bool) {
+		got = append(got, string(token))
+		return []byte{}, len(got) == 2
+	})
+	handshake := ask[*kmsg.SASLHandshakeResponse](cl, 0, &kmsg.SASLHandshakeRequest{Mechanism: "PLAIN"})
+	require.Equal(t, []string{"PLAIN"}, handshake.SupportedMechanisms)
+	for _, token := range []string{"first", "second"} {
+		_, err := cl.nc.Write(append([]byte{0, 0, 0, byte(len(token))}, token...))
+		require.NoError(t, err)
+		length := make([]byte, 4)
+		_, err = io.ReadFull(cl.nc, length)
+		require.NoError(t, err)
+		require.Equal(t, make([]byte, 4), length)
+	}
+	require.Equal(t, []string{"first", "second"}, got)
+	require.Len(t, ask[*kmsg.MetadataResponse](cl, 9, kmsg.NewPtrMetadataRequest()).Brokers, 1)
+	require.Equal(t, 2, c.Count(AnyKey), "tokens are no requests")
+}

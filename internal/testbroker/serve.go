@@ -29,7 +29,10 @@ type conn struct {
 	done   chan struct{}
 	once   sync.Once
 	frozen atomic.Bool
+	tokens atomic.Pointer[tokenExchange] // set: frames are raw SASL tokens
 }
+
+type tokenExchange func(token []byte) (answer []byte, last bool)
 
 func (c *Cluster) startConnLocked(n *node, nc net.Conn) {
 	c.lastConn++
@@ -72,12 +75,22 @@ func (cn *conn) read() {
 		cn.c.mu.Unlock()
 	}()
 	for {
-		req, err := cn.readRequest()
+		frame, err := cn.readFrame()
 		if err != nil {
 			return
 		}
 		if cn.frozen.Load() {
 			continue
+		}
+		if exchange := cn.tokens.Load(); exchange != nil {
+			if !cn.exchange(*exchange, frame) {
+				return
+			}
+			continue
+		}
+		req := Request{Node: cn.node.id, Conn: cn.id, Time: time.Now(), Frame: frame}
+		if req.parse() != nil {
+			return
 		}
 		cn.c.record(req)
 		select {
@@ -88,21 +101,31 @@ func (cn *conn) read() {
 	}
 }
 
-func (cn *conn) readRequest() (Request, error) {
+func (cn *conn) readFrame() ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(cn.nc, length[:]); err != nil {
-		return Request{}, err
+		return nil, err
 	}
 	size := binary.BigEndian.Uint32(length[:])
-	if size < 8 || size > maxRequest {
-		return Request{}, errors.New("testbroker: request of an impossible size")
+	if size > maxRequest {
+		return nil, errors.New("testbroker: request of an impossible size")
 	}
 	frame := make([]byte, size)
-	if _, err := io.ReadFull(cn.nc, frame); err != nil {
-		return Request{}, err
+	_, err := io.ReadFull(cn.nc, frame)
+	return frame, err
+}
+
+// exchange answers a raw token. It writes from the reader's goroutine: while
+// tokens go back and forth no request waits for an answer.
+func (cn *conn) exchange(exchange tokenExchange, token []byte) bool {
+	answer, last := exchange(token)
+	if last {
+		cn.tokens.Store(nil)
 	}
-	req := Request{Node: cn.node.id, Conn: cn.id, Time: time.Now(), Frame: frame}
-	return req, req.parse()
+	if answer == nil {
+		return false
+	}
+	return cn.write(append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...))
 }
 
 var errHeader = errors.New("testbroker: bad request header")
@@ -110,6 +133,9 @@ var errHeader = errors.New("testbroker: bad request header")
 // parse reads the header; a body that kmsg cannot read leaves Message nil.
 func (r *Request) parse() error {
 	b := r.Frame
+	if len(b) < 8 {
+		return errHeader
+	}
 	r.Key = int16(binary.BigEndian.Uint16(b))
 	r.Version = int16(binary.BigEndian.Uint16(b[2:]))
 	r.Correlation = int32(binary.BigEndian.Uint32(b[4:]))
