@@ -28,7 +28,7 @@ func (co *coordinator) assign(ctx context.Context, a group.RunAssignor) message 
 		return fail(fmt.Errorf("no assignor %q", a.Protocol))
 	}
 	members := co.members(a.Members)
-	topics := topicsOf(members)
+	topics := memberTopics(members)
 	known, counts, err := co.topicsToAssign(ctx, topics)
 	if err != nil {
 		return fail(fmt.Errorf("metadata of the group's topics: %w", err))
@@ -76,7 +76,7 @@ func (co *coordinator) members(joined []group.JoinedMember) []assignors.Member {
 	return out
 }
 
-func topicsOf(members []assignors.Member) []string {
+func memberTopics(members []assignors.Member) []string {
 	set := map[string]bool{}
 	for _, m := range members {
 		for _, topic := range m.Topics {

@@ -34,7 +34,7 @@ type commitCall struct {
 	retries    bool // a sync commit
 	memberID   string
 	generation int32
-	deadline   time.Time      // until which an async commit waits for the coordinator
+	deadline   time.Time       // until which an async commit waits for the coordinator
 	finish     func(err error) // called once, by commitLoop or on its end
 
 	// The rest belongs to commitLoop.
@@ -124,7 +124,7 @@ func (co *coordinator) commitFailed(e *CommitFailedError) error { return co.grou
 
 // result is what the caller of a finished commit gets.
 func (call *commitCall) result() error {
-	return errors.Join(call.refused, partitionErrors(call.failed))
+	return errors.Join(call.refused, joinPartitionErrors(call.failed))
 }
 
 func (q *commitQueue) add(call *commitCall) bool {
@@ -400,7 +400,7 @@ func (co *coordinator) sendCommit(node int32, memberID string, generation int32,
 	var worst error
 	for _, t := range r.Topics {
 		for _, p := range t.Partitions {
-			tp := TopicPartition{t.Topic, p.Partition}
+			tp := TopicPartition{Topic: t.Topic, Partition: p.Partition}
 			if _, asked := offsets[tp]; asked {
 				results[tp] = co.commitResult(answerError(node, "OffsetCommit", p.ErrorCode, nil))
 				worst = firstError(results[tp], worst)

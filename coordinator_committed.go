@@ -59,7 +59,7 @@ type offsetLookup struct {
 	failed map[TopicPartition]error // for good
 }
 
-func (l *offsetLookup) errors() error { return partitionErrors(l.failed) }
+func (l *offsetLookup) errors() error { return joinPartitionErrors(l.failed) }
 
 // giveUp ends the look-up because of err; a partition's own reason is told with it.
 func (l *offsetLookup) giveUp(err error) error {
@@ -74,7 +74,7 @@ func (l *offsetLookup) giveUp(err error) error {
 	return l.errors()
 }
 
-func partitionErrors(failed map[TopicPartition]error) error {
+func joinPartitionErrors(failed map[TopicPartition]error) error {
 	tps := slices.Collect(maps.Keys(failed))
 	sortPartitions(tps)
 	var errs []error
@@ -154,7 +154,7 @@ func (l *offsetLookup) take(node int32, version int16, topics []kmsg.OffsetFetch
 	}
 	for _, t := range topics {
 		for _, p := range t.Partitions {
-			tp := TopicPartition{t.Topic, p.Partition}
+			tp := TopicPartition{Topic: t.Topic, Partition: p.Partition}
 			if _, asked := l.left[tp]; !asked {
 				continue
 			}

@@ -117,7 +117,9 @@ func (co *coordinator) publish() {
 	}
 	co.now.Store(&now)
 	co.wantsPoll.Store(m.WantsPoll())
-	co.doubted.Store(m.CoordinatorDoubted())
+	if doubted := m.CoordinatorDoubted(); co.doubted.Swap(doubted) && !doubted {
+		co.trouble.over()
+	}
 }
 
 func sameSlice(a, b []TopicPartition) bool {

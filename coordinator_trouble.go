@@ -93,15 +93,25 @@ func (co *coordinator) retrying(operation string, err error) {
 	}
 }
 
-// recovered forgets the troubles, as they are over.
+// recovered ends what takeError tells. How long the coordinator has been in doubt is
+// kept until it has proved itself, so that one which is found again and again and
+// refuses each time is told of too.
 func (co *coordinator) recovered() {
 	t := &co.trouble
 	t.mu.Lock()
-	was := t.since
-	t.terminal, t.standing, t.told, t.since = nil, nil, time.Time{}, time.Time{}
+	t.terminal, t.standing, t.told = nil, nil, time.Time{}
 	t.mu.Unlock()
-	if !was.IsZero() {
-		co.log.Info("kafka: the group's trouble is over", "lasted", time.Since(was))
+	if !co.doubted.Load() {
+		t.over()
+	}
+	co.log.Debug("kafka: the group works again")
+}
+
+func (t *trouble) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.terminal == nil && t.standing == nil {
+		t.since = time.Time{}
 	}
 }
 

@@ -85,6 +85,7 @@ func (m *Classic) heartbeatAnswered(err error) {
 	switch {
 	case err == nil, code == protocol.RebalanceInProgress:
 		m.lookup.failures = 0
+		m.recovered()
 		m.do(Arm{Timer: SessionTimer, After: m.cfg.SessionTimeout})
 		if err != nil {
 			m.memberRefused(err)
@@ -96,6 +97,7 @@ func (m *Classic) heartbeatAnswered(err error) {
 	default:
 		// Such as COORDINATOR_LOAD_IN_PROGRESS. The next heartbeat asks again, and
 		// the session timer bounds it.
+		m.told = true
 		m.do(Retrying{Operation: "Heartbeat", Err: err})
 	}
 }
