@@ -108,6 +108,9 @@ func (d *Decoder) decode(b *builder, h *BatchHeader) (v verdict, err error) {
 	} else {
 		v, err = d.decodeV2(b, raw, h)
 	}
+	if err != nil {
+		v = stop
+	}
 	if v == stop {
 		b.index, b.runs, b.rest = b.index[:records], b.runs[:runs], pending{}
 	}
