@@ -52,7 +52,9 @@ func makeRecord(tp TopicPartition, seg *protocol.Segment, i int) Record {
 }
 
 // TopicPartition returns the record's partition.
-func (r Record) TopicPartition() TopicPartition { return TopicPartition{Topic: r.Topic, Partition: r.Partition} }
+func (r Record) TopicPartition() TopicPartition {
+	return TopicPartition{Topic: r.Topic, Partition: r.Partition}
+}
 
 // Timestamp returns the record's time, to the millisecond; the zero Time when it
 // has none.
