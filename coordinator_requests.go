@@ -24,7 +24,7 @@ const maxReason = 255
 // performRequest starts the goroutine that carries a request out and gives its
 // answer to run.
 func (co *coordinator) performRequest(a group.Action) {
-	node, _, _, _ := co.lookup.get()
+	node := co.lookup.get().node
 	var seq int
 	var do func(ctx context.Context) message
 	switch a := a.(type) {
