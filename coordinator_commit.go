@@ -85,10 +85,15 @@ func (co *coordinator) commitAsync(offsets map[TopicPartition]OffsetAndMetadata,
 }
 
 // flush waits until the commits so far have ended, unless the coordinator is not
-// known.
+// known. It leaves half of ctx's time to what comes after.
 func (co *coordinator) flush(ctx context.Context) {
 	if !co.lookup.get().known || co.commits.empty() {
 		return
+	}
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
 	}
 	_ = co.commit(ctx, nil)
 }
@@ -379,6 +384,8 @@ func isAboutGroup(err error) bool {
 func (co *coordinator) sendCommit(node int32, memberID string, generation int32, offsets map[TopicPartition]OffsetAndMetadata) (map[TopicPartition]error, error) {
 	ctx, cancel := context.WithTimeout(co.ctx, co.cfg.RequestTimeout+co.cfg.SocketConnectionSetupTimeout)
 	defer cancel()
+	ctx, stop := co.whileCoordinator(ctx, node)
+	defer stop()
 	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), 2, 9))
 	r, ok := resp.(*kmsg.OffsetCommitResponse)
 	if err == nil && !ok {

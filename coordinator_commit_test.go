@@ -332,3 +332,84 @@ func TestOffsetFetchOfOldBrokersAnswersUnknownPartitionsWithNone(t *testing.T) {
 		require.Empty(t, got)
 	}, testbroker.WithVersions(table))
 }
+
+func TestOffsetsAreCommittedWhilePartitionsAreRevoked(t *testing.T) {
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		a := newTestMember(t, tb, nil).subscribe("t").run()
+		a.awaitOwned(4)
+		a.halt()
+		newTestMember(t, tb, nil).subscribe("t").run()
+		eventually(t, 10*time.Second, "a rejoin is due", a.co.wantsPoll.Load)
+		a.co.polled()
+		eventually(t, time.Second, "revoking", func() bool { return a.co.step.Load() != nil })
+		st := a.co.nextStep()
+		require.Equal(t, stepRevoke, st.kind)
+		require.NoError(t, a.co.commit(timeoutOf(t, time.Second), offsets(inTopic(2), 12)))
+		a.co.commitAsync(offsets(inTopic(3), 13), func(error) {})
+		require.NoError(t, a.co.commit(timeoutOf(t, time.Second), nil))
+		a.co.stepDone(st)
+		require.Equal(t, int64(12), committedOffset(tb, 2))
+		require.Equal(t, int64(13), committedOffset(tb, 3))
+		require.ErrorIs(t, a.co.commit(timeoutOf(t, time.Second), offsets(inTopic(2), 14)), ErrNotAssigned)
+		a.run()
+		a.awaitOwned(2)
+	})
+}
+
+func TestACommitOfAnOlderGenerationIsNotSent(t *testing.T) {
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		m := newTestMember(t, tb, nil).subscribe("t").run()
+		m.awaitOwned(4)
+		tb.On(protocol.KeyOffsetCommit).Once().Fail(int16(protocol.CoordinatorLoadInProgress))
+		tb.On(protocol.KeyOffsetCommit).Once().Delay(5 * time.Second).Fail(int16(protocol.CoordinatorLoadInProgress))
+		ended := make(chan error, 1)
+		go func() { ended <- m.co.commit(timeoutOf(t, time.Minute), offsets(inTopic(0), 1)) }()
+		require.True(t, tb.WaitRequest(protocol.KeyOffsetCommit, 2, time.Second))
+		m.co.enforceRebalance("")
+		time.Sleep(time.Second)
+		require.Len(t, m.owns(), 4)
+		var failed *CommitFailedError
+		require.ErrorAs(t, <-ended, &failed)
+		require.Equal(t, 2, tb.Count(protocol.KeyOffsetCommit))
+	})
+}
+
+// B18, a coordinator that swallows everything.
+func TestRequestsToASilentCoordinatorEndWhenAnotherOneIsKnown(t *testing.T) {
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		tb.MoveCoordinator("g", 1)
+		m := newTestMember(t, tb, func(c *Config) { c.SessionTimeout = 6 * time.Second }).subscribe("t").run()
+		m.awaitOwned(4)
+		tb.FreezeConns(1)
+		tb.HangDials(1, true)
+		committed := make(chan error, 2)
+		go func() { committed <- m.co.commit(timeoutOf(t, time.Minute), offsets(inTopic(0), 1)) }()
+		go func() {
+			_, err := m.co.committed(timeoutOf(t, time.Minute), []TopicPartition{inTopic(0)})
+			committed <- err
+		}()
+		time.Sleep(time.Second)
+		tb.MoveCoordinator("g", 2)
+		eventually(t, 13*time.Second, "both ended", func() bool { return len(committed) == 2 })
+		<-committed
+		<-committed
+	}, testbroker.WithNodes(2))
+}
+
+func TestAsyncCommitsFailWhenTheCoordinatorIsNotFoundInTime(t *testing.T) {
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		tb.MoveCoordinator("g", 0)
+		m := newTestMember(t, tb, nil)
+		ended := make(chan error, 1)
+		m.co.commitAsync(offsets(inTopic(0), 1), func(err error) { ended <- err })
+		began := time.Now()
+		err := <-ended
+		require.ErrorIs(t, err, protocol.CoordinatorNotAvailable)
+		require.Equal(t, 30*time.Second, time.Since(began).Round(time.Second))
+
+		tb.On(protocol.KeyFindCoordinator).Fail(int16(protocol.GroupAuthorizationFailed))
+		began = time.Now()
+		require.ErrorIs(t, m.co.commit(timeoutOf(t, time.Minute), offsets(inTopic(0), 1)), protocol.GroupAuthorizationFailed)
+		require.Less(t, time.Since(began), 3*time.Second, "a refusal comes at once")
+	})
+}

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -66,6 +67,36 @@ func (v *lookupView) lastError() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.last
+}
+
+// errMoved ends a request to a node that is silent while another one is known to be
+// the coordinator.
+var errMoved = errors.New("another broker is the coordinator now")
+
+// whileCoordinator returns a context that also ends when another node than this one
+// has become the coordinator. stop ends the watch.
+func (co *coordinator) whileCoordinator(ctx context.Context, node int32) (watched context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			now := co.lookup.get()
+			if now.known && now.node != node {
+				cancel(errMoved)
+				return
+			}
+			select {
+			case <-now.changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-ended
+	}
 }
 
 // awaitCoordinator waits until the coordinator is known. final says that trying
