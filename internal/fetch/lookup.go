@@ -98,7 +98,7 @@ func (t *Table) CommittedNone(l Lookup, appeared bool) {
 	p.lookingUp = false
 	if s, ok := t.starts[p.tp]; ok && s.topicID == p.topicID {
 		p.setPosition(s.offset, -1)
-		t.stirred = true
+		t.stirred, t.moved = true, true
 		return
 	}
 	if appeared {
@@ -131,7 +131,7 @@ func (t *Table) ResetFound(l Lookup, offset int64, epoch int32) {
 	p.appeared = false
 	why := p.resetWhy
 	p.setPosition(offset, epoch)
-	t.stirred = true
+	t.stirred, t.moved = true, true
 	if why == "" {
 		return
 	}

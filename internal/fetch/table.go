@@ -29,6 +29,7 @@ type Table struct {
 
 	newBrokers []int32
 	stirred    bool // something may be fetchable that was not
+	moved      bool // a position moved since TakeMoved
 	unlocated  bool // a position may be wanted that was not
 
 	buffered int64 // bytes of all partitions' chunks and decoded segments
@@ -217,7 +218,7 @@ func (t *Table) Seek(p *Partition, offset int64, epoch int32) {
 	p.voided++
 	p.lookingUp = false
 	p.setPosition(offset, epoch)
-	t.stirred = true
+	t.stirred, t.moved = true, true
 }
 
 // SeekByTime sets p's position to what a look-up by time finds, or an end of the
@@ -281,6 +282,13 @@ func (t *Table) TakeStirred() bool {
 	s := t.stirred
 	t.stirred = false
 	return s
+}
+
+// TakeMoved tells whether a position was set, or moved, since it was called last.
+func (t *Table) TakeMoved() bool {
+	m := t.moved
+	t.moved = false
+	return m
 }
 
 // TakeUnlocated tells whether WantCommitted or WantResets may return more than when
