@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -75,3 +76,6 @@ func span(first, last int64) []int64 {
 	}
 	return out
 }
+
+// errorsAs is errors.As where the answer decides what to check.
+func errorsAs(err error, target any) bool { return errors.As(err, target) }
