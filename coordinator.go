@@ -40,6 +40,8 @@ type coordinator struct {
 	doubted   atomic.Bool // the coordinator's last answers were bad
 	polls     atomic.Uint64
 
+	shortRebalance sync.Once // the log line about JoinGroup v0
+
 	loop    loopState // belongs to run
 	lookup  lookupView
 	trouble trouble

@@ -101,16 +101,20 @@ func (co *coordinator) topicsToAssign(ctx context.Context, topics []string) (map
 				return nil, nil, fmt.Errorf("%s: %w", topic, fromCluster(err))
 			}
 		}
-		if t == nil {
-			counts[topic] = 0
-			continue
-		}
-		counts[topic] = len(t.Partitions)
-		if len(t.Partitions) > 0 && t.Err != protocol.UnknownTopicOrPartition {
+		if counts[topic] = assignable(t); counts[topic] > 0 {
 			known[topic] = describePartitions(t, co.cl.Metadata())
 		}
 	}
 	return known, counts, nil
+}
+
+// assignable returns how many partitions of a topic there are to assign: of one that
+// does not exist any more, none.
+func assignable(t *cluster.Topic) int {
+	if t == nil || t.Err == protocol.UnknownTopicOrPartition {
+		return 0
+	}
+	return len(t.Partitions)
 }
 
 func describePartitions(t *cluster.Topic, m *cluster.Metadata) []assignors.Partition {

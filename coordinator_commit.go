@@ -85,10 +85,15 @@ func (co *coordinator) commitAsync(offsets map[TopicPartition]OffsetAndMetadata,
 }
 
 // flush waits until the commits so far have ended, unless the coordinator is not
-// known.
+// known. It leaves half of ctx's time to what comes after.
 func (co *coordinator) flush(ctx context.Context) {
-	if _, known, _, _ := co.lookup.get(); !known || co.commits.empty() {
+	if !co.lookup.get().known || co.commits.empty() {
 		return
+	}
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
 	}
 	_ = co.commit(ctx, nil)
 }
@@ -200,11 +205,11 @@ func (co *coordinator) commitLoop() {
 	defer timer.Stop()
 	for co.ctx.Err() == nil {
 		now := time.Now()
-		node, known, refused, changed := co.lookup.get()
+		lookup := co.lookup.get()
 		due, next := q.due(now)
-		due = co.finishSettled(due, now, known, refused)
-		if len(due) > 0 && known {
-			co.sendCommits(node, due)
+		due = co.finishSettled(due, now, lookup)
+		if len(due) > 0 && lookup.known {
+			co.sendCommits(lookup.node, due)
 			continue
 		}
 		if len(due) > 0 {
@@ -213,7 +218,7 @@ func (co *coordinator) commitLoop() {
 		timer.Reset(time.Until(next))
 		select {
 		case <-q.wake:
-		case <-changed:
+		case <-lookup.changed:
 		case <-timer.C:
 		case <-co.ctx.Done():
 		}
@@ -234,13 +239,13 @@ func (co *coordinator) endCommits() {
 
 // finishSettled ends the calls that need no request, from the front so that they
 // end in order, and those that cannot be sent. It returns the others.
-func (co *coordinator) finishSettled(due []*commitCall, now time.Time, known bool, refused error) []*commitCall {
+func (co *coordinator) finishSettled(due []*commitCall, now time.Time, lookup lookupState) []*commitCall {
 	for i, c := range due {
 		switch {
 		case len(c.offsets) == 0:
-		case !known && refused != nil:
-			c.refused = co.groupError("OffsetCommit", refused)
-		case !known && !c.deadline.IsZero() && !now.Before(c.deadline):
+		case !lookup.known && lookup.refused != nil:
+			c.refused = co.groupError("OffsetCommit", lookup.refused)
+		case !lookup.known && !c.deadline.IsZero() && !now.Before(c.deadline):
 			c.refused = co.groupError("OffsetCommit", fmt.Errorf("the coordinator was not found within %v: %w",
 				co.cfg.RequestTimeout, firstError(co.lookup.lastError(), errNoCoordinator)))
 		default:
@@ -379,6 +384,8 @@ func isAboutGroup(err error) bool {
 func (co *coordinator) sendCommit(node int32, memberID string, generation int32, offsets map[TopicPartition]OffsetAndMetadata) (map[TopicPartition]error, error) {
 	ctx, cancel := context.WithTimeout(co.ctx, co.cfg.RequestTimeout+co.cfg.SocketConnectionSetupTimeout)
 	defer cancel()
+	ctx, stop := co.whileCoordinator(ctx, node)
+	defer stop()
 	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), 2, 9))
 	r, ok := resp.(*kmsg.OffsetCommitResponse)
 	if err == nil && !ok {

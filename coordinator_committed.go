@@ -87,7 +87,9 @@ func joinPartitionErrors(failed map[TopicPartition]error) error {
 // ask asks the coordinator once for what is left. An error is about all of it; final
 // says that asking again is of no use.
 func (l *offsetLookup) ask(ctx context.Context, node int32) (final bool, err error) {
-	resp, err := l.co.cl.Do(ctx, node, conn.Control, conn.Limit(l.request(), 1, 9))
+	asking, stop := l.co.whileCoordinator(ctx, node)
+	defer stop()
+	resp, err := l.co.cl.Do(asking, node, conn.Control, conn.Limit(l.request(), 1, 9))
 	if err != nil {
 		if ctx.Err() == nil && !refusesGroup(err) {
 			l.co.call(group.CoordinatorLost{Node: node, Err: err})

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -48,12 +49,18 @@ func (v *lookupView) failed(err error, refused bool) {
 	})
 }
 
-// get returns the coordinator, or false and why there is no use in waiting for it,
-// and a channel that is closed when that changes.
-func (v *lookupView) get() (node int32, known bool, refused error, changed <-chan struct{}) {
+// lookupState is what lookupView says at one time.
+type lookupState struct {
+	node    int32
+	known   bool
+	refused error           // not known, and there is no use in waiting for it
+	changed <-chan struct{} // closed when any of this may have changed
+}
+
+func (v *lookupView) get() lookupState {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.node, v.known, v.refused, v.changed
+	return lookupState{v.node, v.known, v.refused, v.changed}
 }
 
 func (v *lookupView) lastError() error {
@@ -62,24 +69,54 @@ func (v *lookupView) lastError() error {
 	return v.last
 }
 
+// errMoved ends a request to a node that is silent while another one is known to be
+// the coordinator.
+var errMoved = errors.New("another broker is the coordinator now")
+
+// whileCoordinator returns a context that also ends when another node than this one
+// has become the coordinator. stop ends the watch.
+func (co *coordinator) whileCoordinator(ctx context.Context, node int32) (watched context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			now := co.lookup.get()
+			if now.known && now.node != node {
+				cancel(errMoved)
+				return
+			}
+			select {
+			case <-now.changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
 // awaitCoordinator waits until the coordinator is known. final says that trying
 // again is of no use.
 func (co *coordinator) awaitCoordinator(ctx context.Context) (node int32, final bool, err error) {
 	for {
-		node, known, refused, changed := co.lookup.get()
+		now := co.lookup.get()
 		switch {
 		case co.ctx.Err() != nil:
 			return 0, true, ErrClosed
-		case known:
-			return node, false, nil
-		case refused != nil:
-			return 0, true, refused
+		case now.known:
+			return now.node, false, nil
+		case now.refused != nil:
+			return 0, true, now.refused
 		}
 		if !co.post(message{event: group.CoordinatorNeeded{}}) {
 			return 0, true, ErrClosed
 		}
 		select {
-		case <-changed:
+		case <-now.changed:
 		case <-ctx.Done():
 			if last := co.lookup.lastError(); last != nil {
 				return 0, true, fmt.Errorf("%w: the coordinator is not known: %w", ctx.Err(), last)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/kafkaconsumer/kafka/assignors"
 	"github.com/kafkaconsumer/kafka/internal/cluster"
@@ -24,7 +26,7 @@ const maxReason = 255
 // performRequest starts the goroutine that carries a request out and gives its
 // answer to run.
 func (co *coordinator) performRequest(a group.Action) {
-	node, _, _, _ := co.lookup.get()
+	node := co.lookup.get().node
 	var seq int
 	var do func(ctx context.Context) message
 	switch a := a.(type) {
@@ -91,13 +93,15 @@ func optional(s string) *string {
 	return &s
 }
 
+func millis(d time.Duration) int32 { return int32(min(d.Milliseconds(), math.MaxInt32)) }
+
 func reasonField(s string) *string { return optional(s[:min(len(s), maxReason)]) }
 
 func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) message {
 	req := kmsg.NewPtrJoinGroupRequest()
 	req.Group, req.MemberID, req.InstanceID = co.cfg.GroupID, a.MemberID, co.instanceID()
-	req.SessionTimeoutMillis = int32(co.cfg.SessionTimeout.Milliseconds())
-	req.RebalanceTimeoutMillis = int32(co.cfg.MaxPollInterval.Milliseconds())
+	req.SessionTimeoutMillis = millis(co.cfg.SessionTimeout)
+	req.RebalanceTimeoutMillis = millis(co.cfg.MaxPollInterval)
 	req.ProtocolType, req.Reason = protocolType, reasonField(a.Reason)
 	for _, assignor := range co.assignors {
 		s := group.Subscription{
@@ -137,6 +141,12 @@ func (co *coordinator) joinAnswer(node int32, a group.SendJoin, resp kmsg.Respon
 	}
 	if r.Protocol != nil {
 		answer.Protocol = *r.Protocol
+	}
+	if r.Version == 0 {
+		co.shortRebalance.Do(func() {
+			co.log.Warn("kafka: this broker lets rebalances wait for the session timeout only, not for MaxPollInterval (KIP-62)",
+				"session_timeout", co.cfg.SessionTimeout)
+		})
 	}
 	answer.Leader = r.LeaderID == r.MemberID
 	answer.SkipAssignment = r.SkipAssignment

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka/internal/cluster"
 	"github.com/kafkaconsumer/kafka/internal/group"
+	"github.com/kafkaconsumer/kafka/protocol"
 )
 
 // loopState is what only run touches.
@@ -246,13 +247,20 @@ func (co *coordinator) compareTopics() {
 	l.metadata = metadata
 	for topic, count := range l.counts {
 		t := metadata.Topic(topic)
-		if t == nil || len(t.Partitions) == count {
+		if t == nil || assignable(t) == count || isDoubtful(t) {
 			continue
 		}
-		l.counts[topic] = len(t.Partitions)
+		l.counts[topic] = assignable(t)
 		co.take(group.RejoinAsked{Reason: "the number of partitions of " + topic + " changed"})
 		return
 	}
+}
+
+// isDoubtful: one broker alone says that the topic does not exist, which may be an
+// outdated view.
+func isDoubtful(t *cluster.Topic) bool {
+	_, answers, _ := t.UnknownSince()
+	return t.Err == protocol.UnknownTopicOrPartition && answers < 2
 }
 
 func (co *coordinator) watch(topics []string) {

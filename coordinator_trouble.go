@@ -15,8 +15,9 @@ type trouble struct {
 	mu       sync.Mutex
 	once     []error   // told once
 	terminal error     // told each time
-	standing error     // told at once, then at most once per RetryBackoffMax
-	told     time.Time // when standing was
+	standing error     // told at once, then at most once per RetryBackoffMax and failure
+	told     time.Time // when standing was; zero: not yet
+	fresh    bool      // there was a failure since
 	since    time.Time // of the first failure in a row; zero: all is well
 	noted    time.Time // when the last EventRetrying was
 }
@@ -34,8 +35,8 @@ func (co *coordinator) takeError() error {
 		return err
 	case t.terminal != nil:
 		return t.terminal
-	case t.standing != nil && (t.told.IsZero() || now.Sub(t.told) >= co.cfg.RetryBackoffMax):
-		t.told = now
+	case t.standing != nil && t.fresh && (t.told.IsZero() || now.Sub(t.told) >= co.cfg.RetryBackoffMax):
+		t.told, t.fresh = now, false
 		return t.standing
 	}
 	return nil
@@ -53,7 +54,7 @@ func (co *coordinator) failed(err error, terminal bool) {
 	if terminal {
 		t.terminal, t.standing = err, nil
 	} else {
-		t.standing = err
+		t.standing, t.fresh = err, true
 	}
 	t.mu.Unlock()
 	if first {
@@ -79,7 +80,7 @@ func (co *coordinator) retrying(operation string, err error) {
 	}
 	tell := refusesGroup(err) || now.Sub(t.since) >= co.cfg.RequestTimeout
 	if tell && t.terminal == nil {
-		t.standing = err
+		t.standing, t.fresh = err, true
 	}
 	t.mu.Unlock()
 	if first {

@@ -19,6 +19,7 @@ const (
 	lz4StoredBlock    = 1 << 31
 	lz4Window         = 64 << 10
 	lz4MaxRatio       = 255
+	lz4Guess          = 6 // what text hardly reaches
 	lz4SmallestHeader = 7
 )
 
@@ -117,6 +118,9 @@ func (f *lz4Frame) blocks(dst []byte, end int) ([]byte, error) {
 	return dst, nil
 }
 
+// block appends one block. How much it holds is only known when it is
+// decompressed; blocks are mostly far smaller than the frame allows, so that
+// what is likely to be enough is tried first.
 func (f *lz4Frame) block(dst, block []byte, stored bool, start, end int) ([]byte, error) {
 	if stored {
 		if len(block) > end-len(dst) {
@@ -124,23 +128,29 @@ func (f *lz4Frame) block(dst, block []byte, stored bool, start, end int) ([]byte
 		}
 		return append(dst, block...), nil
 	}
-	room := min(f.blockMax, lz4MaxRatio*len(block), end-len(dst))
-	dst = slices.Grow(dst, room)
-	out := dst[len(dst) : len(dst)+room]
-	var n int
-	var err error
-	if f.flags&lz4Independent != 0 {
-		n, err = lz4.UncompressBlock(block, out)
-	} else {
-		n, err = lz4.UncompressBlockWithDict(block, out, dst[max(start, len(dst)-lz4Window):])
-	}
-	if err != nil {
-		if room == end-len(dst) {
-			return nil, tooLarge(end - start)
+	most := min(f.blockMax, lz4MaxRatio*len(block), end-len(dst))
+	room := min(most, max(lz4Guess*len(block), cap(dst)-len(dst)))
+	for {
+		dst = slices.Grow(dst, room)
+		out := dst[len(dst) : len(dst)+room]
+		var n int
+		var err error
+		if f.flags&lz4Independent != 0 {
+			n, err = lz4.UncompressBlock(block, out)
+		} else {
+			n, err = lz4.UncompressBlockWithDict(block, out, dst[max(start, len(dst)-lz4Window):])
 		}
-		return nil, corruptCodec(CodecLZ4, err)
+		switch {
+		case err == nil:
+			return dst[:len(dst)+n], nil
+		case room < most:
+			room = most
+		case most == end-len(dst):
+			return nil, tooLarge(end - start)
+		default:
+			return nil, corruptCodec(CodecLZ4, err)
+		}
 	}
-	return dst[:len(dst)+n], nil
 }
 
 func (f *lz4Frame) uint32() (uint32, bool) {

@@ -120,6 +120,4 @@ func (b *builder) takeIndex() *indexPiece {
 
 // wellFilled says whether handing over a reused buffer wastes little enough
 // of it, since it may be kept for good.
-func wellFilled(n, capacity int) bool {
-	return n >= capacity/4*3 || n >= capacity/4 && capacity <= 1<<20
-}
+func wellFilled(n, capacity int) bool { return n >= capacity/2 }

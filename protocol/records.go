@@ -182,6 +182,10 @@ func headersEnd(b []byte, pos int) int {
 		return -1
 	}
 	for range count {
+		if end := shortHeaderEnd(b, pos); end > 0 {
+			pos = end
+			continue
+		}
 		var keyLen int
 		if _, keyLen, pos = varintBytes(b, pos); pos < 0 || keyLen < 0 {
 			return -1
@@ -189,6 +193,23 @@ func headersEnd(b []byte, pos int) int {
 		if _, _, pos = varintBytes(b, pos); pos < 0 {
 			return -1
 		}
+	}
+	return pos
+}
+
+// shortHeaderEnd returns where a header ends whose key and value are not null
+// and have lengths of one byte, or 0 for any other.
+func shortHeaderEnd(b []byte, pos int) int {
+	if pos >= len(b) || b[pos]&0x81 != 0 {
+		return 0
+	}
+	pos += 1 + int(b[pos]>>1)
+	if pos >= len(b) || b[pos]&0x81 != 0 {
+		return 0
+	}
+	pos += 1 + int(b[pos]>>1)
+	if pos > len(b) {
+		return 0
 	}
 	return pos
 }

@@ -3,6 +3,8 @@ package group
 import (
 	"slices"
 	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
 )
 
 // The states of a member and what leads from one to the next:
@@ -300,6 +302,9 @@ func (m *Classic) stepMember(ev Event) {
 func (m *Classic) stepLeaving(ev Event) {
 	if ev, ok := ev.(LeaveAnswered); ok && ev.Seq == m.request {
 		m.request = 0
+		if code, _ := codeOf(ev.Err); code == protocol.UnknownMemberID {
+			ev.Err = nil // gone already
+		}
 		m.becomeLeft(ev.Err)
 	}
 }

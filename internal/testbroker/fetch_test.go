@@ -429,4 +429,6 @@ func TestTruncationEndsTransactionsAndEpochs(t *testing.T) {
 	require.Equal(t, int64(1), p.DivergingEpoch.EndOffset)
 	req.Topics[0].Partitions[0].LastFetchedEpoch = 9
 	require.Equal(t, codeOffsetOutOfRange, only(t, ask[*kmsg.FetchResponse](cl, 12, req)).ErrorCode)
+	c.ProduceValues("orders", 0, "c", "d")
+	require.Equal(t, int64(3), only(t, ask[*kmsg.FetchResponse](cl, 12, fetchRequest(id, 0, 0))).LastStableOffset)
 }
