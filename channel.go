@@ -50,8 +50,8 @@ func openChannel[T any](ctx context.Context, c *Consumer, method string, setErr 
 		c.endReading()
 		c.channel.CompareAndSwap(ch, nil)
 		close(ch.ended)
-		if c.open() != nil { // a callback may have closed the consumer: finish that
-			_ = c.close(context.WithoutCancel(ctx), true) // the first Close gets the error
+		if err := c.closeIfAsked(); err != nil {
+			setErr(err)
 		}
 	}()
 	return out
@@ -75,7 +75,7 @@ func (c *Consumer) setErr(err error) {
 func offerAll[T any](ctx context.Context, cu *cursor, out chan<- T, convert func(Record) (T, error)) error {
 	c := cu.c
 	for {
-		r, ok := cu.peek()
+		r, ok := cu.peek(ctx)
 		if !ok {
 			var err error
 			if r, ok, err = cu.wait(ctx); err != nil || !ok {

@@ -9,8 +9,8 @@ import (
 // (see the package documentation) unless DisableAutoCommit is set, leaves the group
 // and ends all goroutines. It may be called from any goroutine, also while another
 // one polls, which returns ErrClosed, and more than once. Inside a callback it
-// returns at once, and the call that runs the callback closes the consumer and
-// returns ErrClosed.
+// returns at once, and the call that runs the callback closes the consumer; a Poll
+// then returns ErrClosed.
 //
 // It is bounded by ctx, or DefaultAPITimeout when ctx has no deadline; when that
 // ends first, connections are cut. The error is that of the callback or of the
@@ -21,32 +21,49 @@ func (c *Consumer) Close(ctx context.Context) error { return c.close(ctx, true) 
 func (c *Consumer) CloseWithoutCommit(ctx context.Context) error { return c.close(ctx, false) }
 
 func (c *Consumer) close(ctx context.Context, commit bool) error {
-	first := false
+	first, nested := false, c.nested(ctx)
 	c.closeOnce.Do(func() {
 		first = true
-		c.closeCommit = commit
+		c.closeCommit, c.closeNested = commit, nested
+		if nested { // the callback's context ends with the callback
+			c.closeCtx, c.closeCancel = c.closeBound(context.WithoutCancel(ctx))
+		} else {
+			c.closeCtx, c.closeCancel = c.closeBound(ctx)
+		}
 		close(c.closing)
 		c.disturb()
 	})
-	if c.nested(ctx) {
+	if nested {
 		return nil
 	}
 	ctx, cancel := c.closeBound(ctx)
 	defer cancel()
+	if err := c.awaitClosed(ctx); first {
+		return err
+	}
+	return nil
+}
+
+// awaitClosed closes the consumer, or waits until another call did, as long as ctx
+// lasts.
+func (c *Consumer) awaitClosed(ctx context.Context) error {
 	select {
 	case <-c.turn:
-		c.shutDown(ctx)
+		c.shutDown()
 	case <-c.closed:
 	case <-ctx.Done():
-		if first {
-			c.abandon(ctx)
-		}
+		c.abandon(ctx.Err())
 	}
 	<-c.closed
-	if !first {
+	return c.closeErr
+}
+
+// closeIfAsked closes the consumer if a callback closed it. The caller ran callbacks.
+func (c *Consumer) closeIfAsked() error {
+	if c.open() == nil || !c.closeNested {
 		return nil
 	}
-	return c.closeErr
+	return c.awaitClosed(c.closeCtx)
 }
 
 // closeBound is bound for calls that must outlive the end of the consumer's own
@@ -60,27 +77,35 @@ func (c *Consumer) closeBound(ctx context.Context) (context.Context, context.Can
 
 // shutDown closes the consumer in order. Its caller holds turn, which is not given
 // back.
-func (c *Consumer) shutDown(ctx context.Context) {
+func (c *Consumer) shutDown() {
 	select {
 	case <-c.closed:
 		return
 	default:
 	}
-	var errs []error
-	if ctx.Err() == nil {
-		errs = append(errs, c.giveUp(ctx, c.closeCommit))
+	var err error
+	if c.closeCtx.Err() == nil {
+		err = c.giveUp(c.closeCtx, c.closeCommit)
 	}
-	c.end(ctx)
-	c.closeErr = errors.Join(errs...)
-	close(c.closed)
+	c.finish(err)
+	c.runCommitCallbacks(c.closeCtx)
 }
 
 // abandon closes the consumer without its callbacks, since one of them, or a call
 // beside it, did not end in time.
-func (c *Consumer) abandon(ctx context.Context) {
-	c.end(ctx)
-	c.closeErr = ctx.Err()
-	close(c.closed)
+func (c *Consumer) abandon(err error) {
+	c.closeCancel()
+	c.finish(err)
+}
+
+// finish ends everything, once, with err for who closed the consumer.
+func (c *Consumer) finish(err error) {
+	c.endOnce.Do(func() {
+		c.end(c.closeCtx)
+		c.closeErr = err
+		close(c.closed)
+		c.closeCancel()
+	})
 }
 
 // giveUp ends ownership of everything assigned: nothing of it is handed over any
@@ -90,6 +115,7 @@ func (c *Consumer) giveUp(ctx context.Context, commit bool) error {
 	tps := table.Assigned()
 	table.Hold(tps...)
 	c.fetcher.release()
+	c.disturb() // a record of them may be on offer
 	var errs []error
 	if c.subscribed() && len(tps) > 0 {
 		errs = append(errs, c.runListener(ctx, stepRevoke, tps))
@@ -111,9 +137,8 @@ func (c *Consumer) end(ctx context.Context) {
 	c.auto.stop()
 	c.cluster.Close()
 	c.wg.Wait()
-	if ch := c.channel.Load(); ch != nil {
-		<-ch.ended
+	if ch := c.channel.Load(); ch != nil && (ctx.Err() == nil || !ch.attending.Load()) {
+		<-ch.ended // unless a callback that takes too long runs on it
 	}
-	c.runCommitCallbacks(ctx)
-	c.events.close()
+	c.events.close(ctx)
 }

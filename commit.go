@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/fetch"
@@ -49,22 +50,24 @@ func (c *Consumer) commit(ctx context.Context, offsets map[TopicPartition]Offset
 	nested := c.nested(ctx)
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	err := c.commitNow(ctx, offsets)
+	err := c.orClosed(c.commitNow(ctx, offsets))
 	if !nested {
-		c.runDueCallbacks(ctx)
+		err = errors.Join(err, c.runDueCallbacks(ctx))
 	}
-	return c.orClosed(err)
+	return err
 }
 
 // runDueCallbacks runs commit callbacks outside of Poll, unless whoever holds turn
 // will run them.
-func (c *Consumer) runDueCallbacks(ctx context.Context) {
+func (c *Consumer) runDueCallbacks(ctx context.Context) error {
 	select {
 	case <-c.turn:
-		c.runCommitCallbacks(ctx)
-		c.turn <- struct{}{}
 	default:
+		return nil
 	}
+	c.runCommitCallbacks(ctx)
+	c.turn <- struct{}{}
+	return c.closeIfAsked()
 }
 
 // commitNow commits and notes what was stored.
@@ -208,37 +211,43 @@ func publicOffsets(offsets map[TopicPartition]fetch.Offset) map[TopicPartition]O
 type autoCommit struct {
 	enabled  bool
 	interval time.Duration
+	disturb  func() // has the application's goroutine look whether a commit is due
+
+	armed atomic.Bool // the timer runs
 
 	mu      sync.Mutex
 	timer   *time.Timer
-	armed   bool // the timer runs
 	due     bool
 	running bool // a commit is under way
+	stopped bool
 }
 
-// arm starts the interval after records were handed over; at its end, disturb has
-// the application's goroutine commit.
-func (a *autoCommit) arm(disturb func()) {
-	if !a.enabled {
-		return
+// arm starts the interval, at whose end a commit is due, unless it has begun.
+func (a *autoCommit) arm() {
+	if a.enabled && !a.armed.Load() {
+		a.startTimer()
 	}
+}
+
+func (a *autoCommit) startTimer() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.armed {
+	if a.stopped || a.armed.Swap(true) {
 		return
 	}
-	a.armed = true
-	fire := func() {
-		a.mu.Lock()
-		a.armed, a.due = false, true
-		a.mu.Unlock()
-		disturb()
-	}
 	if a.timer == nil {
-		a.timer = time.AfterFunc(a.interval, fire)
+		a.timer = time.AfterFunc(a.interval, a.fire)
 	} else {
 		a.timer.Reset(a.interval)
 	}
+}
+
+func (a *autoCommit) fire() {
+	a.mu.Lock()
+	a.due = true
+	a.armed.Store(false)
+	a.mu.Unlock()
+	a.disturb()
 }
 
 // begin tells whether a commit is due, and notes that it is under way.
@@ -255,13 +264,17 @@ func (a *autoCommit) begin() bool {
 func (a *autoCommit) finish() {
 	a.mu.Lock()
 	a.running = false
+	due := a.due
 	a.mu.Unlock()
+	if due { // while the commit was under way
+		a.disturb()
+	}
 }
 
 func (a *autoCommit) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.armed = true // never again
+	a.stopped = true
 	if a.timer != nil {
 		a.timer.Stop()
 	}
@@ -286,7 +299,7 @@ func (c *Consumer) commitAutomatically() {
 		c.auto.finish()
 		if err != nil {
 			c.log.Warn("automatic commit failed", "error", err)
-			c.auto.arm(c.disturb)
+			c.auto.arm()
 		}
 		c.tellOnCommit(offsets, publicError(err))
 	})

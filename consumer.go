@@ -62,7 +62,11 @@ type Consumer struct {
 
 	closing     chan struct{} // closed by the first Close
 	closeOnce   sync.Once
-	closeCommit bool
+	closeCommit bool // of the first Close, as all of these; valid once closing is closed
+	closeNested bool // it was called inside a callback
+	closeCtx    context.Context
+	closeCancel context.CancelFunc
+	endOnce     sync.Once
 	closed      chan struct{} // closed when everything has ended
 	closeErr    error         // valid once closed is
 }
@@ -92,7 +96,7 @@ func NewConsumer(ctx context.Context, cfg Config) (*Consumer, error) {
 	if err := c.cluster.Bootstrap(bootstrap); err != nil {
 		c.cluster.Close()
 		c.cancel(ErrClosed)
-		c.events.close()
+		c.events.close(bootstrap)
 		return nil, fmt.Errorf("kafka: no broker reached: %w", err)
 	}
 	c.start()
@@ -120,10 +124,12 @@ func newConsumer(cfg Config) *Consumer {
 	c.problems.interval = cfg.RetryBackoffMax
 	c.auto.enabled = !cfg.DisableAutoCommit && cfg.GroupID != ""
 	c.auto.interval = cfg.AutoCommitInterval
+	c.auto.disturb = c.disturb
 	c.events = newEventQueue(cfg.OnEvent, c.log)
 	c.cluster = cluster.New(clusterConfig(&c.cfg))
 	c.fetcher = newFetcher(&c.cfg, c.cluster, c.log, fetcherHooks{
 		wake:      func() { kick(c.wake) },
+		moved:     c.auto.arm,
 		report:    c.report,
 		committed: c.committedOffsets,
 		appeared:  c.appeared,

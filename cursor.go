@@ -22,8 +22,8 @@ type cursor struct {
 }
 
 // peek returns the next record if it is there at once and nothing else is due.
-func (cu *cursor) peek() (Record, bool) {
-	if cu.live == nil || cu.next >= cu.cut.To || cu.c.disturbed.Load() {
+func (cu *cursor) peek(ctx context.Context) (Record, bool) {
+	if cu.live == nil || cu.next >= cu.cut.To || cu.c.disturbed.Load() || ctx.Err() != nil {
 		return Record{}, false
 	}
 	return makeRecord(cu.tp, cu.cut.Seg, cu.next), true
@@ -33,6 +33,7 @@ func (cu *cursor) peek() (Record, bool) {
 func (cu *cursor) took() {
 	cu.live.Yielded.Store(int64(cu.next))
 	cu.next++
+	cu.c.auto.arm()
 }
 
 // advance does what is due and finds the next records. It returns nil when peek has
@@ -71,7 +72,6 @@ func (cu *cursor) attach(table *fetch.Table, cut fetch.Cut) {
 	cu.cut, cu.next, cu.tp = cut, cut.From, cut.TP()
 	cu.live = table.SetLive(cut)
 	cu.c.live.Store(cu.live)
-	cu.c.auto.arm(cu.c.disturb)
 }
 
 // detach ends handing a cut over; what is left of it stays for the next reader.
@@ -122,7 +122,7 @@ func (c *Consumer) iterate(ctx context.Context, method string, cu *cursor, yield
 	defer c.endReading()
 	defer cu.release()
 	for {
-		r, ok := cu.peek()
+		r, ok := cu.peek(ctx)
 		if !ok {
 			var err error
 			if r, ok, err = cu.wait(ctx); err != nil {
@@ -151,8 +151,11 @@ func (cu *cursor) wait(ctx context.Context) (Record, bool, error) {
 		if err := cu.advance(ctx, w); err != nil {
 			return Record{}, false, silentClose(err)
 		}
-		if r, ok := cu.peek(); ok {
+		if r, ok := cu.peek(ctx); ok {
 			return r, true, nil
+		}
+		if w.turnMissed { // the time is over
+			return Record{}, false, nil
 		}
 		if cu.c.disturbed.Load() {
 			continue

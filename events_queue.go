@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,7 +15,7 @@ const eventQueueSize = 1024
 type eventQueue struct {
 	log    *slog.Logger
 	events chan Event
-	wg     sync.WaitGroup
+	ended  chan struct{}
 
 	mu      sync.Mutex
 	closed  bool
@@ -27,11 +28,13 @@ func newEventQueue(onEvent func(Event), log *slog.Logger) *eventQueue {
 		return q
 	}
 	q.events = make(chan Event, eventQueueSize)
-	q.wg.Go(func() {
+	q.ended = make(chan struct{})
+	go func() {
+		defer close(q.ended)
 		for e := range q.events {
 			onEvent(e)
 		}
-	})
+	}()
 	return q
 }
 
@@ -54,7 +57,8 @@ func (q *eventQueue) add(e Event) {
 	}
 }
 
-func (q *eventQueue) close() {
+// close ends the goroutine and awaits it, as long as ctx lasts: OnEvent may hang.
+func (q *eventQueue) close(ctx context.Context) {
 	if q.events == nil {
 		return
 	}
@@ -62,7 +66,10 @@ func (q *eventQueue) close() {
 	q.closed = true
 	close(q.events)
 	q.mu.Unlock()
-	q.wg.Wait()
+	select {
+	case <-q.ended:
+	case <-ctx.Done():
+	}
 }
 
 // problems are errors that the next Poll returns. One that stands is passed on at

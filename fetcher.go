@@ -45,6 +45,8 @@ type fetcher struct {
 type fetcherHooks struct {
 	// wake: there are records or reports for the application's goroutine.
 	wake func()
+	// moved: positions moved, or records were handed over.
+	moved func()
 	// report: something to tell the application.
 	report func(fetch.Report)
 	// committed looks up committed offsets.
@@ -133,6 +135,7 @@ func (f *fetcher) release() {
 		f.kickIdleLoops()
 	}
 	reports := f.table.TakeReports()
+	moved := f.table.TakeMoved()
 	readied := f.table.HasReady() || len(reports) > 0 || f.table.HasFaults()
 	if f.watched {
 		f.watched = false
@@ -152,6 +155,9 @@ func (f *fetcher) release() {
 		kick(f.decodeKick)
 	}
 	f.deliver(reports)
+	if moved {
+		f.hooks.moved()
+	}
 	if readied {
 		f.hooks.wake()
 	}

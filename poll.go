@@ -144,7 +144,6 @@ func (c *Consumer) handedOver(table *fetch.Table, cuts []fetch.Cut) *Records {
 			records.next[tp] = OffsetAndMetadata{Offset: o.Offset}.WithLeaderEpoch(o.Epoch)
 		}
 	}
-	c.auto.arm(c.disturb)
 	return records
 }
 
@@ -162,11 +161,12 @@ func (c *Consumer) standingFaults() error {
 
 // A waiter bounds the waiting of one Poll or iteration.
 type waiter struct {
-	timeout  time.Duration // negative: no end
-	deadline time.Time
-	timer    *time.Timer
-	standing bool           // a wait without an end looks at faults now and then
-	channel  *channelReader // whose questions are answered while waiting, nil if none
+	timeout    time.Duration // negative: no end
+	deadline   time.Time
+	timer      *time.Timer
+	turnMissed bool           // the last attend left duties undone, as the time was over
+	standing   bool           // a wait without an end looks at faults now and then
+	channel    *channelReader // whose questions are answered while waiting, nil if none
 }
 
 func newWaiter(timeout time.Duration) *waiter {

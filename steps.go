@@ -40,10 +40,12 @@ func (c *Consumer) attend(ctx context.Context, w *waiter) error {
 		return err
 	}
 	var errs []error
+	w.turnMissed = false
 	if c.disturbed.Swap(false) {
 		ok, err := c.takeTurn(ctx, w)
 		if !ok {
 			c.disturbed.Store(true)
+			w.turnMissed = err == nil
 			return err
 		}
 		err = c.doDuties(ctx, w)
@@ -51,7 +53,7 @@ func (c *Consumer) attend(ctx context.Context, w *waiter) error {
 	}
 	if err := c.open(); err != nil {
 		if w.channel == nil { // a callback may have closed the consumer: finish that
-			errs = append(errs, c.close(context.WithoutCancel(ctx), true))
+			errs = append(errs, c.closeIfAsked())
 		}
 		return errors.Join(append(errs, err)...)
 	}
@@ -191,7 +193,7 @@ func (c *Consumer) revoke(ctx context.Context, tps []TopicPartition) error {
 func (c *Consumer) lose(tps []TopicPartition) {
 	c.fetcher.acquire().Remove(tps...)
 	c.fetcher.release()
-	c.disturbed.Store(true)
+	c.disturb()
 }
 
 // takeAssignment makes the step's partitions this consumer's own. Records of new

@@ -159,7 +159,13 @@ func (c *Consumer) Unsubscribe(ctx context.Context) error {
 	case <-ctx.Done():
 		return c.orClosed(ctx.Err())
 	}
-	defer func() { c.turn <- struct{}{} }()
+	err := c.unsubscribe(ctx)
+	c.turn <- struct{}{}
+	return errors.Join(c.orClosed(err), c.closeIfAsked())
+}
+
+// unsubscribe runs with turn held.
+func (c *Consumer) unsubscribe(ctx context.Context) error {
 	err := c.giveUp(ctx, true)
 	c.mu.Lock()
 	subscribed := c.member != nil
@@ -179,7 +185,7 @@ func (c *Consumer) Unsubscribe(ctx context.Context) error {
 	clear(c.pausedBy)
 	c.setInterest()
 	c.disturb()
-	return c.orClosed(err)
+	return err
 }
 
 // Subscription returns the topics subscribed to, sorted: for a pattern those that it

@@ -33,6 +33,7 @@ type Table struct {
 	endpoints  []protocol.NodeEndpoint // of the answer that is applied
 	version    int16                   // of the last Fetch request
 	stirred    bool                    // something may be fetchable that was not
+	moved      bool                    // a position moved since TakeMoved
 	unlocated  bool                    // a position may be wanted that was not
 
 	buffered int64 // bytes of all partitions' chunks and decoded segments
@@ -226,6 +227,7 @@ func (t *Table) Seek(p *Partition, offset int64, epoch int32) {
 func (t *Table) setPosition(p *Partition, offset int64, epoch int32) {
 	p.setPosition(offset, epoch)
 	t.touch(p)
+	t.moved = true
 }
 
 // SeekByTime sets p's position to what a look-up by time finds, or an end of the
@@ -290,6 +292,13 @@ func (t *Table) TakeStirred() bool {
 	s := t.stirred
 	t.stirred = false
 	return s
+}
+
+// TakeMoved tells whether a position was set, or moved, since it was called last.
+func (t *Table) TakeMoved() bool {
+	m := t.moved
+	t.moved = false
+	return m
 }
 
 // TakeUnlocated tells whether WantCommitted or WantResets may return more than when

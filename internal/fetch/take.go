@@ -104,6 +104,7 @@ func (t *Table) HandOver(c *Cut, n int) bool {
 		t.handed = append(t.handed, p)
 	}
 	p.advance(c.Seg.Offset(last)+1, c.Seg.LeaderEpoch(last), true)
+	t.moved = true
 	if len(p.decoded) > 0 && p.decoded[0].seg == c.Seg {
 		p.nextIndex = last + 1
 	}
@@ -143,7 +144,7 @@ func (t *Table) popDecoded(p *Partition) {
 	p.bytes -= d.bytes
 	p.ahead -= d.bytes
 	t.buffered -= d.bytes
-	t.stirred = true
+	t.stirred, t.moved = true, true
 	p.advance(d.seg.NextOffset(), d.seg.LastEpoch(), false)
 	t.updateFull(p)
 }
