@@ -133,7 +133,7 @@ func (c *Consumer) end(ctx context.Context) {
 		c.coord.close(ctx, "the consumer is closed")
 	}
 	c.cancel(ErrClosed)
-	c.fetcher.close()
+	c.fetcher.close(ctx)
 	c.auto.stop()
 	c.cluster.Close()
 	c.wg.Wait()

@@ -106,7 +106,7 @@ var fieldRules = map[string]fieldRule{
 	"ReceiveMessageMaxBytes":       {def: int32(100_000_000), good: int32(math.MaxInt32), bad: []any{int32(-1), int32(54525951)}},
 	"DefaultAPITimeout":            {def: time.Minute, good: time.Second, bad: []any{-time.Second}},
 	"SocketConnectionSetupTimeout": {def: 10 * time.Second, good: time.Second, bad: []any{-time.Second}},
-	"DisableFetchSessions":         {good: true},
+	"DisableFetchSessions":         {good: true, anyValue: "a boolean"},
 	"MaxBufferedBytes":             {def: int64(64 << 20), good: int64(1), bad: []any{int64(-1)}},
 	"MaxBatchBytes":                {def: int64(256 << 20), good: int64(math.MaxInt32), bad: []any{int64(-1), int64(math.MaxInt32 + 1)}},
 	"Logger":                       {def: slog.Default(), good: aLogger, anyValue: "any logger will do"},

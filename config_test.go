@@ -94,12 +94,11 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 		SecurityProtocol:  "KERBEROS",
 		IsolationLevel:    9,
 		APIVersion:        "x",
-		ClientRack:        "r",
 		DefaultAPITimeout: -1,
 	}
 	require.ElementsMatch(t, []string{
 		"Topics", "Topics", "BootstrapServers", "BootstrapServers", "GroupID", "FetchMaxBytes", "MaxPollRecords", "SessionTimeout",
-		"AutoOffsetReset", "SecurityProtocol", "IsolationLevel", "APIVersion", "ClientRack", "DefaultAPITimeout",
+		"AutoOffsetReset", "SecurityProtocol", "IsolationLevel", "APIVersion", "DefaultAPITimeout",
 	}, faultyFields(t, c))
 
 	err := c.validate()

@@ -47,11 +47,9 @@ var unbuiltFields = []unbuiltField{
 		return c.GroupProtocol == GroupProtocolConsumer
 	}},
 	{field: "GroupRemoteAssignor", what: notBuilt},
-	{field: "ClientRack", what: notBuilt},
 	{field: "ClientDNSLookup", what: `"resolve_canonical_bootstrap_servers_only" is not built yet`, used: func(c *Config) bool {
 		return c.ClientDNSLookup == DNSResolveCanonicalBootstrapServersOnly
 	}},
-	{field: "DisableFetchSessions", what: "fetch sessions are not built yet, so none are used anyway"},
 }
 
 const (

@@ -27,6 +27,10 @@ func publicFault(f fetch.Fault, cfg *Config) error {
 		}
 		return &CorruptRecordError{batchFault: where, Err: e.Err}
 	}
+	if e, ok := errors.AsType[*fetch.TruncationError](f.Err); ok {
+		divergent := OffsetAndMetadata{Offset: e.Divergent}.WithLeaderEpoch(e.Epoch)
+		return &LogTruncationError{Topic: f.TP.Topic, Partition: f.TP.Partition, Offset: e.Offset, DivergentFrom: divergent, DivergentKnown: e.Known}
+	}
 	if e, ok := errors.AsType[*fetch.SizeError](f.Err); ok {
 		return &BatchTooLargeError{batchFault: batchFault{BatchOffset: e.Offset}, Limit: int64(e.Limit), Err: e}
 	}

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -15,7 +14,7 @@ import (
 )
 
 // A fetcher drives a fetch.Table: one loop per broker writes Fetch requests and
-// reads their answers, a few workers decode, and two loops find positions. The
+// reads their answers, a few workers decode, and three loops find and check positions. The
 // table decides; whatever changes it ends with release, which wakes whom the
 // change concerns.
 type fetcher struct {
@@ -31,6 +30,7 @@ type fetcher struct {
 	decodeKick     chan struct{}
 	committedKick  chan struct{}
 	resetKick      chan struct{}
+	validateKick   chan struct{}
 	beforeDecoding func() // for tests, nil otherwise
 
 	mu      sync.Mutex // guards all below; taken by acquire, given back by release
@@ -63,6 +63,7 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, hooks fetche
 		decodeKick:    make(chan struct{}, decodeWorkers()),
 		committedKick: make(chan struct{}, 1),
 		resetKick:     make(chan struct{}, 1),
+		validateKick:  make(chan struct{}, 1),
 		loops:         make(map[int32]*fetchLoop),
 		changed:       make(chan struct{}),
 		table: fetch.NewTable(fetch.Limits{
@@ -73,6 +74,8 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, hooks fetche
 			MaxBufferedBytes:       cfg.MaxBufferedBytes,
 			ReadCommitted:          cfg.IsolationLevel == ReadCommitted,
 			SkipCRC:                cfg.SkipCRCCheck,
+			NoSessions:             cfg.DisableFetchSessions,
+			ReplicaLease:           cfg.MetadataMaxAge,
 			Policy:                 func() fetch.Policy { return cfg.AutoOffsetReset.timestamp(time.Now()) },
 			Backoff:                backoff.Delay,
 		}),
@@ -97,7 +100,7 @@ func (r OffsetReset) timestamp(now time.Time) fetch.Policy {
 // decodeWorkers is how many batches are decoded at once.
 func decodeWorkers() int { return runtime.GOMAXPROCS(0) }
 
-// start starts the workers and the two loops that find positions. close stops and
+// start starts the workers and the loops that find and check positions. close stops and
 // awaits them.
 func (f *fetcher) start() {
 	for range decodeWorkers() {
@@ -105,15 +108,18 @@ func (f *fetcher) start() {
 	}
 	f.wg.Go(func() { f.lookupLoop(f.committedKick, (*fetch.Table).WantCommitted, f.lookUpCommitted) })
 	f.wg.Go(func() { f.lookupLoop(f.resetKick, (*fetch.Table).WantResets, f.lookUpResets) })
+	f.wg.Go(func() { f.lookupLoop(f.validateKick, (*fetch.Table).WantValidations, f.validate) })
 }
 
-// close ends all goroutines and awaits them.
-func (f *fetcher) close() {
+// close ends all goroutines, awaits them, and closes the fetch sessions that brokers
+// keep, within ctx.
+func (f *fetcher) close(ctx context.Context) {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
 	f.cancel()
 	f.wg.Wait()
+	f.closeSessions(ctx)
 }
 
 // acquire takes the table. It is given back by release.
@@ -143,6 +149,7 @@ func (f *fetcher) release() {
 	if unlocated {
 		kick(f.committedKick)
 		kick(f.resetKick)
+		kick(f.validateKick)
 	}
 	if decode {
 		kick(f.decodeKick)
@@ -156,11 +163,26 @@ func (f *fetcher) release() {
 	}
 }
 
+func brokerInfo(e *protocol.NodeEndpoint) *cluster.BrokerInfo {
+	if e == nil {
+		return nil
+	}
+	return &cluster.BrokerInfo{Addr: conn.Addr{Host: e.Host, Port: e.Port}, Rack: e.Rack}
+}
+
 func (f *fetcher) kickIdleLoops() {
+	now := time.Now()
 	for _, l := range f.loops {
-		if l.idle {
+		switch s := f.table.Session(l.broker); {
+		case l.idle:
 			l.idle = false
 			kick(l.kick)
+		case s != nil && f.table.WantsSide(s, now):
+			if !l.hasSide {
+				l.hasSide = true
+				f.wg.Go(l.runSide)
+			}
+			kick(l.sideKick)
 		}
 	}
 }
@@ -168,12 +190,15 @@ func (f *fetcher) kickIdleLoops() {
 // deliver passes reports on.
 func (f *fetcher) deliver(reports []fetch.Report) {
 	for _, r := range reports {
-		if r.Kind == fetch.ReportStaleMetadata {
+		switch r.Kind {
+		case fetch.ReportStaleMetadata:
 			f.log.Debug("fetch refused", "partition", r.TP, "error", r.Err)
 			f.cluster.Refresh()
-			continue
+		case fetch.ReportLeader:
+			f.cluster.UpdateLeader(r.TP, r.Leader.ID, r.Leader.Epoch, brokerInfo(r.Endpoint))
+		default:
+			f.hooks.report(r)
 		}
-		f.hooks.report(r)
 	}
 }
 
@@ -253,151 +278,3 @@ func (f *fetcher) decodeAll() {
 		f.release()
 	}
 }
-
-// A fetchLoop fetches from one broker. It owns its connection.
-type fetchLoop struct {
-	f      *fetcher
-	broker int32
-	kick   chan struct{}
-	idle   bool // waits for kick; guarded by fetcher.mu
-	plan   fetch.Plan
-	resp   protocol.FetchResponse
-	link   *conn.Link
-	body   func([]byte) []byte
-	read   func(*protocol.Reader) error
-}
-
-func newFetchLoop(f *fetcher, broker int32) *fetchLoop {
-	l := &fetchLoop{f: f, broker: broker, kick: make(chan struct{}, 1)}
-	l.plan.Request = protocol.FetchRequest{
-		MaxWaitMillis:  int32(f.cfg.FetchMaxWait.Milliseconds()),
-		MinBytes:       f.cfg.FetchMinBytes,
-		IsolationLevel: int8(f.cfg.IsolationLevel),
-		SessionEpoch:   -1, // no fetch session (KIP-227)
-	}
-	l.body = func(dst []byte) []byte { return l.plan.Request.AppendTo(dst, l.plan.Version) }
-	l.read = func(r *protocol.Reader) error { return fetch.ReadAnswer(&l.plan, &l.resp, r) }
-	return l
-}
-
-// run fetches until the broker leads nothing any more or the fetcher is closed.
-func (l *fetchLoop) run() {
-	defer l.disconnect()
-	for l.awaitHunger() {
-		version, err := l.connect()
-		if err != nil {
-			l.failed(err)
-			continue
-		}
-		l.f.mu.Lock()
-		l.f.table.Plan(&l.plan, l.broker, version, time.Now())
-		l.f.mu.Unlock()
-		if !l.plan.Empty() {
-			l.exchange()
-		}
-	}
-}
-
-// awaitHunger waits until there is something to ask the broker for. It returns
-// false when the loop has to end.
-func (l *fetchLoop) awaitHunger() bool {
-	for {
-		l.f.mu.Lock()
-		if l.f.ctx.Err() != nil || !l.f.table.Leads(l.broker) {
-			delete(l.f.loops, l.broker)
-			l.f.mu.Unlock()
-			return false
-		}
-		hungry, retry := l.f.table.Hungry(l.broker, time.Now())
-		l.idle = !hungry
-		l.f.mu.Unlock()
-		if hungry {
-			return true
-		}
-		l.sleep(retry)
-	}
-}
-
-// sleep waits for kick, for the time retry unless it is zero, or for the end.
-func (l *fetchLoop) sleep(retry time.Time) {
-	var due <-chan time.Time
-	if !retry.IsZero() {
-		timer := time.NewTimer(time.Until(retry))
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-l.kick:
-	case <-due:
-	case <-l.f.ctx.Done():
-	}
-}
-
-// connect returns the Fetch version to use on the loop's connection, which it
-// makes if there is none.
-func (l *fetchLoop) connect() (version int16, err error) {
-	if l.link != nil && l.link.Err() != nil {
-		l.link = nil
-	}
-	if l.link == nil {
-		broker, ok := l.f.cluster.Broker(l.broker)
-		if !ok {
-			return 0, &cluster.UnknownNodeError{Node: l.broker}
-		}
-		if l.link, err = broker.Link(l.f.ctx, conn.Fetch); err != nil {
-			return 0, err
-		}
-	}
-	return l.link.Versions().Pick(protocol.KeyFetch, protocol.FetchMinVersion, protocol.FetchMaxVersion)
-}
-
-func (l *fetchLoop) disconnect() {
-	if l.link != nil {
-		l.link.Close()
-		l.link = nil
-	}
-}
-
-// failed tells the table that the broker cannot be asked now, and waits.
-func (l *fetchLoop) failed(err error) {
-	if l.f.ctx.Err() != nil {
-		return
-	}
-	l.f.acquire().BrokerFailed(l.broker, err, isFinalError(err), time.Now())
-	l.f.release()
-	l.f.cluster.Refresh()
-}
-
-// isFinalError tells whether an error of a connection is one that the application
-// must hear of at once.
-func isFinalError(err error) bool {
-	_, auth := errors.AsType[*conn.AuthError](err)
-	_, version := errors.AsType[*protocol.UnsupportedVersionError](err)
-	return auth || version
-}
-
-// exchange sends the plan's request and takes its answer in.
-func (l *fetchLoop) exchange() {
-	flexible := l.plan.Version >= fetchFlexibleVersion
-	err := l.link.Stream(l.f.ctx, protocol.KeyFetch, l.plan.Version, flexible, l.body, l.read, 0)
-	if err == nil && l.resp.ErrorCode != protocol.None {
-		err = &BrokerError{Broker: l.broker, API: "Fetch", Code: l.resp.ErrorCode}
-	}
-	if err != nil {
-		l.f.log.Debug("fetch failed", "broker", l.broker, "error", err)
-		l.f.acquire().Discard(&l.plan)
-		l.f.release()
-		l.failed(err)
-		return
-	}
-	l.f.acquire().Apply(&l.plan, time.Now())
-	l.f.release()
-	if ms := l.resp.ThrottleMillis; ms > 0 && l.plan.Version >= fetchThrottleVersion {
-		l.link.Throttle(time.Duration(ms) * time.Millisecond)
-	}
-}
-
-const (
-	fetchFlexibleVersion = 12
-	fetchThrottleVersion = 8 // from here on the client has to hold back (KIP-219)
-)

@@ -3,10 +3,13 @@ package kafka
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/internal/fetch"
 	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // lookupLoop finds positions of one kind: it takes what the table wants looked up
@@ -79,22 +82,23 @@ func (f *fetcher) lookUpCommitted(lookups []fetch.Lookup) {
 // lookUpResets asks leaders for offsets by time, each on a goroutine of its own, so
 // that one that does not answer holds up no other's partitions.
 func (f *fetcher) lookUpResets(lookups []fetch.Lookup) {
-	md := f.cluster.Metadata()
-	byLeader := make(map[int32][]fetch.Lookup)
-	for _, l := range lookups {
-		leader := int32(-1)
-		if t := md.Topics[l.TP.Topic]; t != nil && l.TP.Partition >= 0 && int(l.TP.Partition) < len(t.Partitions) {
-			leader = t.Partitions[l.TP.Partition].Leader
-		}
-		byLeader[leader] = append(byLeader[leader], l)
-	}
-	for leader, group := range byLeader {
+	for leader, group := range f.byLeader(lookups) {
 		if leader < 0 {
 			f.noLeader(group)
 			continue
 		}
 		f.wg.Go(func() { f.listOffsets(group) })
 	}
+}
+
+func (f *fetcher) byLeader(lookups []fetch.Lookup) map[int32][]fetch.Lookup {
+	md := f.cluster.Metadata()
+	groups := make(map[int32][]fetch.Lookup)
+	for _, l := range lookups {
+		p, _ := md.Partition(l.TP)
+		groups[p.Leader] = append(groups[p.Leader], l)
+	}
+	return groups
 }
 
 func (f *fetcher) noLeader(lookups []fetch.Lookup) {
@@ -144,6 +148,65 @@ func (f *fetcher) listOffsets(lookups []fetch.Lookup) {
 			table.LookupFailed(l, err, time.Now())
 		}
 	}
+}
+
+// validate asks leaders where the epochs of the last records read end in their logs
+// (KIP-320), each on a goroutine of its own.
+func (f *fetcher) validate(lookups []fetch.Lookup) {
+	for leader, group := range f.byLeader(lookups) {
+		f.wg.Go(func() {
+			ends, err := f.endsOfEpochs(leader, group)
+			table := f.acquire()
+			defer f.release()
+			for _, l := range group {
+				if end, ok := ends[l.TP]; ok {
+					table.Validated(l, end)
+				} else {
+					table.LookupFailed(l, err, time.Now())
+				}
+			}
+		})
+	}
+}
+
+// endsOfEpochs asks one leader. A broker that cannot be asked by consumers (before
+// OffsetForLeaderEpoch v3) is taken to have the log that was read.
+func (f *fetcher) endsOfEpochs(leader int32, lookups []fetch.Lookup) (map[TopicPartition]protocol.EpochEndOffset, error) {
+	ends := make(map[TopicPartition]protocol.EpochEndOffset)
+	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	req.ReplicaID = -1
+	for _, l := range lookups {
+		p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+		p.Partition, p.CurrentLeaderEpoch, p.LeaderEpoch = l.TP.Partition, l.Leader, l.Epoch
+		t := kmsg.NewOffsetForLeaderEpochRequestTopic()
+		t.Topic, t.Partitions = l.TP.Topic, append(t.Partitions, p)
+		req.Topics = append(req.Topics, t)
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.RequestTimeout)
+	defer cancel()
+	const askable = 3
+	resp, err := f.cluster.Do(ctx, leader, conn.Control, conn.Limit(req, askable, req.MaxVersion()))
+	if _, old := errors.AsType[*UnsupportedVersionError](err); old {
+		for _, l := range lookups {
+			ends[l.TP] = protocol.EpochEndOffset{Epoch: l.Epoch, EndOffset: math.MaxInt64}
+		}
+		return ends, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = protocol.UnknownLeaderEpoch // for partitions that are not answered
+	for _, t := range resp.(*kmsg.OffsetForLeaderEpochResponse).Topics {
+		for _, p := range t.Partitions {
+			if code := ErrorCode(p.ErrorCode); code != protocol.None {
+				err = code
+				f.cluster.Refresh()
+				continue
+			}
+			ends[TopicPartition{Topic: t.Topic, Partition: p.Partition}] = protocol.EpochEndOffset{Epoch: p.LeaderEpoch, EndOffset: p.EndOffset}
+		}
+	}
+	return ends, err
 }
 
 // isRefusal tells whether an error is one that trying again will not mend soon, so

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -31,62 +32,85 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("batch of %d bytes, an answer may have %d", e.Size, e.Limit)
 }
 
-// Apply takes over what ReadAnswer read.
-func (t *Table) Apply(pl *Plan, now time.Time) {
-	t.finishPlan(pl, func(e *entry) {
-		if e.answer.got {
-			t.applyAnswer(e.p, e, now)
+// Apply takes over what ReadAnswer read of the session's answer. It returns false
+// when the answer says that the session has to be made anew.
+func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) bool {
+	s.busy = false
+	t.endpoints = resp.NodeEndpoints
+	sound := s.answeredSession(resp.ErrorCode, resp.SessionID)
+	t.applyRequest(&s.Request, sound, now)
+	return sound
+}
+
+// ApplySide takes over the answer to a request beside the session's. It returns
+// whether it brought records.
+func (t *Table) ApplySide(q *Request, now time.Time) (brought bool) {
+	brought = slices.ContainsFunc(q.answered, func(m *member) bool { return len(m.answer.chunks) > 0 })
+	t.applyRequest(q, true, now)
+	t.endSide(q)
+	return brought
+}
+
+// Discard ends a session's request whose answer did not come.
+func (t *Table) Discard(s *Session) {
+	s.busy = false
+	t.applyRequest(&s.Request, false, time.Time{})
+	s.restart()
+}
+
+// DiscardSide ends a request beside the session's whose answer did not come.
+func (t *Table) DiscardSide(q *Request) {
+	t.applyRequest(q, false, time.Time{})
+	t.endSide(q)
+}
+
+func (t *Table) endSide(q *Request) {
+	for _, m := range q.members {
+		if m.p.onSide == m {
+			m.p.onSide = nil
+			t.touch(m.p)
 		}
-	})
+	}
+	q.clear()
 }
 
-// Discard ends a plan whose answer did not come.
-func (t *Table) Discard(pl *Plan) {
-	t.finishPlan(pl, func(e *entry) { e.dropChunks() })
-}
-
-func (t *Table) finishPlan(pl *Plan, each func(*entry)) {
-	t.reserved -= pl.room
-	pl.room = 0
+func (t *Table) applyRequest(q *Request, sound bool, now time.Time) {
+	t.reserved -= q.room
+	q.room = 0
 	t.stirred = true
-	for i := range pl.entries {
-		e := &pl.entries[i]
-		if e.p.inFlight == pl {
-			e.p.inFlight = nil
+	for _, m := range q.answered {
+		if sound && !m.void() {
+			t.applyAnswer(m.p, &m.answer, now)
 		}
-		if e.p.refetched != e.refetched || t.parts[e.tp] != e.p {
-			e.dropChunks()
-			continue
-		}
-		each(e)
+		m.dropChunks()
+		m.answer = m.answer.reuse()
 	}
+	clear(q.answered)
+	q.answered = q.answered[:0]
 }
 
-func (e *entry) dropChunks() {
-	for i := range e.answer.chunks {
-		e.answer.chunks[i].recycle()
-		e.answer.chunks[i] = chunk{}
-	}
-	e.answer.chunks = e.answer.chunks[:0]
-}
-
-func (t *Table) applyAnswer(p *Partition, e *entry, now time.Time) {
-	a := &e.answer
-	if a.code != protocol.None {
-		e.dropChunks()
-		t.applyError(p, a.code, now)
+func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
+	p.fresh = false
+	if a.diverges || a.code != protocol.None {
+		t.applyRefusal(p, a, now)
 		return
 	}
 	p.failures, p.lastErr = 0, nil
 	p.highWatermark, p.lastStable = a.highWatermark, a.lastStable
 	p.logStart = a.logStart
 	switch {
+	case a.preferred >= 0 && a.preferred != p.source:
+		t.follow(p, a.preferred, now)
 	case len(a.chunks) > 0:
 		t.addChunks(p, a)
 	case a.need > 0 && p.undecoded():
 		p.waitDecode = true
+		t.touch(p)
 	case a.need > 0:
 		t.growSize(p, a.need)
+	}
+	if p.follower >= 0 && now.After(p.followUntil) {
+		t.follow(p, -1, now)
 	}
 }
 
@@ -106,6 +130,7 @@ func (t *Table) addChunks(p *Partition, a *answer) {
 	} else {
 		p.waitDecode, p.uncertain = true, true
 	}
+	t.touch(p)
 	t.updateFull(p)
 	t.queueDecode(p)
 }
@@ -119,6 +144,7 @@ func (t *Table) growSize(p *Partition, need int) {
 		return
 	}
 	p.size = max(p.size, int32(need))
+	t.touch(p)
 }
 
 // frameMargin is what an answer needs besides the one batch.
@@ -127,21 +153,83 @@ const frameMargin = 64 << 10
 func (t *Table) updateFull(p *Partition) {
 	switch share := t.share(); {
 	case p.bytes >= share:
-		p.full = true
+		if !p.full {
+			p.full = true
+			t.touch(p)
+		}
 	case p.full && p.bytes <= share/2:
 		p.full = false
-		t.stirred = true
+		t.touch(p)
 	}
 }
 
-// applyError acts on an error code. One that answers an offset ahead of what was
-// decoded may come of a damaged header, so it is acted on only once everything
-// before it is decoded: the partition asks again then.
-func (t *Table) applyError(p *Partition, code protocol.ErrorCode, now time.Time) {
+// applyRefusal acts on an error or a divergence. One that answers an offset ahead of
+// what was decoded may come of a damaged header, so it is acted on only once
+// everything before it is decoded: the partition asks again then.
+func (t *Table) applyRefusal(p *Partition, a *answer, now time.Time) {
 	if p.undecoded() {
 		p.waitDecode = true
+		t.touch(p)
 		return
 	}
+	if a.leader.ID >= 0 && a.leader.Epoch > p.leaderEpoch {
+		t.reportLeader(p, a.leader)
+	}
+	switch {
+	case p.follower >= 0 && a.code != protocol.None: // the leader knows better
+		t.follow(p, -1, now)
+	case a.code != protocol.None:
+		t.applyError(p, a.code, now)
+	default:
+		t.truncated(p, a.diverging)
+	}
+}
+
+// reportLeader tells of a newer leader, with the address that the answer gave for it.
+func (t *Table) reportLeader(p *Partition, leader protocol.LeaderIDEpoch) {
+	r := Report{TP: p.tp, Kind: ReportLeader, Leader: leader}
+	for _, e := range t.endpoints {
+		if e.NodeID == leader.ID {
+			r.Endpoint = &e
+		}
+	}
+	t.report(r)
+}
+
+// truncated acts on a log that parts from what was read of it (KIP-320): end is
+// where the log that is common ends. What was handed over beyond it cannot be taken
+// back; the reset policy, or an error, decides.
+func (t *Table) truncated(p *Partition, end protocol.EpochEndOffset) {
+	t.syncLive()
+	known := end.EndOffset >= 0 && end.Epoch >= 0
+	t.drop(p)
+	switch from := p.position; {
+	case known && from <= end.EndOffset:
+		p.refetchFrom(from, min(p.posEpoch, end.Epoch))
+		t.touch(p)
+	case t.limits.Policy() == PolicyNone:
+		t.fault(p, &TruncationError{Offset: from, Divergent: end.EndOffset, Epoch: end.Epoch, Known: known})
+	case known:
+		p.voided++
+		t.setPosition(p, end.EndOffset, end.Epoch)
+		t.report(Report{TP: p.tp, Kind: ReportReset, From: from, To: end.EndOffset, Reason: "log was truncated"})
+	default:
+		t.startReset(p, t.limits.Policy(), "log was truncated")
+	}
+}
+
+// A TruncationError says that records which were handed over are gone from the log.
+type TruncationError struct {
+	Offset    int64 // the position
+	Divergent int64 // the first offset that may differ
+	Epoch     int32
+	Known     bool // Divergent and Epoch are
+}
+
+func (e *TruncationError) Error() string { return "log truncation" }
+
+// applyError acts on an error code of the leader, everything before being decoded.
+func (t *Table) applyError(p *Partition, code protocol.ErrorCode, now time.Time) {
 	err := &AnswerError{Broker: p.leader, Code: code}
 	switch {
 	case code == protocol.OffsetOutOfRange:
@@ -165,6 +253,7 @@ func (t *Table) retryLater(p *Partition, err error, now time.Time) {
 	p.retryAt = now.Add(t.limits.Backoff(p.failures))
 	p.failures++
 	p.lastErr = err
+	t.touch(p)
 }
 
 // fault stops p: err is for the application, after the records before it.
@@ -179,6 +268,7 @@ func (t *Table) setFault(p *Partition, err error) {
 	p.tail = tail{kind: tailFault, err: err}
 	p.lastErr = err
 	t.faulty = append(t.faulty, p)
+	t.touch(p)
 }
 
 func (t *Table) dropChunks(p *Partition) {

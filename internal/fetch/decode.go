@@ -126,7 +126,7 @@ func (t *Table) decodedAll(p *Partition) {
 	stuck := p.uncertain && p.decodeAt <= p.fetchOffset
 	p.waitDecode, p.uncertain = false, false
 	p.fetchOffset = max(p.decodeAt, p.position)
-	t.stirred = true
+	t.touch(p)
 	switch {
 	case !stuck:
 	case p.retriedAt == p.fetchOffset:
@@ -150,7 +150,7 @@ func (t *Table) decodeFault(p *Partition, err error) {
 	p.retriedAt = p.decodeAt
 	t.dropChunks(p)
 	p.refetchFrom(p.decodeAt, p.fetchEpoch)
-	t.stirred = true
+	t.touch(p)
 }
 
 // HasUndecoded tells whether NextDecode may return something.

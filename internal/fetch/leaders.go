@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"slices"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -52,39 +51,36 @@ func (t *Table) updateTopicID(p *Partition, id [16]byte) {
 	t.startReset(p, TimeEarliest, "topic was created again")
 }
 
+// setLeader notes the leader and its epoch.
 func (t *Table) setLeader(p *Partition, broker, epoch int32) {
-	p.leaderEpoch = epoch
-	if p.leader == broker {
+	if p.leader == broker && p.leaderEpoch == epoch {
 		return
 	}
-	if p.inFlight != nil { // the old leader's answer may be long in coming
-		p.inFlight = nil
-		p.refetched++
-	}
-	if g := p.group; g != nil {
-		g.parts = slices.DeleteFunc(g.parts, func(q *Partition) bool { return q == p })
-		g.first = 0
-		if len(g.parts) == 0 {
-			delete(t.groups, g.broker)
-		}
-		p.group = nil
-	}
-	p.leader = broker
-	t.stirred = true
-	if broker < 0 {
-		return
-	}
-	g := t.groups[broker]
-	if g == nil {
-		g = &brokerParts{broker: broker}
-		t.groups[broker] = g
-		t.newBrokers = append(t.newBrokers, broker)
-	}
-	i, _ := slices.BinarySearchFunc(g.parts, p, func(a, b *Partition) int { return comparePartitions(a.tp, b.tp) })
-	g.parts = slices.Insert(g.parts, i, p)
-	g.first = 0
-	p.group = g
+	newer := p.leaderEpoch >= 0 && epoch > p.leaderEpoch
+	p.leader, p.leaderEpoch = broker, epoch
+	p.follower = -1
+	t.place(p)
+	t.validate(p, newer)
+	t.touch(p)
 }
+
+// validate has the leader asked whether its log is still the one that p was read from
+// (KIP-320), where Fetch does not tell by itself.
+func (t *Table) validate(p *Partition, doubtful bool) {
+	if doubtful && p.known() && p.posEpoch >= 0 && t.version >= epochVersion && t.version < divergingVersion {
+		p.doubtful = true
+		p.refetched++
+		t.unlocated = true
+	}
+}
+
+// epochVersion is the first Fetch version that carries the leader's epoch,
+// divergingVersion the first whose answers tell of a log that parts from what was
+// read before (KIP-595).
+const (
+	epochVersion     = 9
+	divergingVersion = 12
+)
 
 // NewBrokers returns the brokers that came to lead assigned partitions since it
 // was called last.
@@ -94,23 +90,29 @@ func (t *Table) NewBrokers() []int32 {
 	return ids
 }
 
-// Leads tells whether the broker leads an assigned partition.
-func (t *Table) Leads(broker int32) bool { return t.groups[broker] != nil }
-
 // BrokerFailed notes that the broker could not be asked. Its partitions are asked
 // for again after a backoff; the application is told when the reason is final.
 func (t *Table) BrokerFailed(broker int32, err error, final bool, now time.Time) {
-	g := t.groups[broker]
-	if g == nil {
-		return
-	}
-	for i, p := range g.parts {
-		if !p.wanted() {
+	for _, p := range t.parts {
+		if p.source != broker || !p.wanted() {
+			continue
+		}
+		if p.follower >= 0 { // the leader is still there to be asked
+			t.follow(p, -1, now)
 			continue
 		}
 		t.retryLater(p, err, now)
-		if final && i == 0 {
+		if final {
 			t.report(Report{TP: p.tp, Kind: ReportError, Err: err})
+			final = false
 		}
 	}
+}
+
+// follow has p fetched from a replica that the leader named, or from the leader
+// again (-1).
+func (t *Table) follow(p *Partition, replica int32, now time.Time) {
+	p.follower = replica
+	p.followUntil = now.Add(t.limits.ReplicaLease)
+	t.place(p)
 }

@@ -10,6 +10,8 @@ import (
 type Lookup struct {
 	TP        protocol.TopicPartition
 	Timestamp int64 // for resets
+	Epoch     int32 // for validations: of the record before the position
+	Leader    int32 // the epoch of the leader to ask, for validations
 	voided    uint64
 }
 
@@ -23,17 +25,23 @@ type start struct {
 // WantCommitted returns the partitions whose committed offset is to be looked up,
 // and marks them as being looked up.
 func (t *Table) WantCommitted(now time.Time) (lookups []Lookup, retry time.Time) {
-	return t.wantLookups(needsCommitted, now)
+	return t.wantLookups(func(p *Partition) bool { return p.stage == needsCommitted }, now)
 }
 
 // WantResets returns the partitions whose position is to be found by time.
 func (t *Table) WantResets(now time.Time) (lookups []Lookup, retry time.Time) {
-	return t.wantLookups(needsReset, now)
+	return t.wantLookups(func(p *Partition) bool { return p.stage == needsReset }, now)
 }
 
-func (t *Table) wantLookups(s stage, now time.Time) (lookups []Lookup, retry time.Time) {
+// WantValidations returns the partitions whose leader is to be asked where the epoch
+// of the last record read ends in its log.
+func (t *Table) WantValidations(now time.Time) (lookups []Lookup, retry time.Time) {
+	return t.wantLookups(func(p *Partition) bool { return p.stage == ready && p.doubtful && !p.undecoded() }, now)
+}
+
+func (t *Table) wantLookups(wants func(*Partition) bool, now time.Time) (lookups []Lookup, retry time.Time) {
 	for tp, p := range t.parts {
-		if p.stage != s || p.lookingUp {
+		if p.lookingUp || !wants(p) {
 			continue
 		}
 		if now.Before(p.retryAt) {
@@ -43,7 +51,7 @@ func (t *Table) wantLookups(s stage, now time.Time) (lookups []Lookup, retry tim
 			continue
 		}
 		p.lookingUp = true
-		lookups = append(lookups, Lookup{TP: tp, Timestamp: p.resetTo, voided: p.voided})
+		lookups = append(lookups, Lookup{TP: tp, Timestamp: p.resetTo, Epoch: p.posEpoch, Leader: p.leaderEpoch, voided: p.voided})
 	}
 	return lookups, retry
 }
@@ -81,9 +89,8 @@ func (t *Table) LookupRefused(l Lookup, err error, now time.Time) {
 func (t *Table) CommittedFound(l Lookup, offset int64, epoch int32) {
 	if p := t.current(l); p != nil {
 		p.lookingUp = false
-		p.setPosition(offset, epoch)
+		t.setPosition(p, offset, epoch)
 		p.committed = offset
-		t.stirred = true
 	}
 }
 
@@ -97,8 +104,7 @@ func (t *Table) CommittedNone(l Lookup, appeared bool) {
 	}
 	p.lookingUp = false
 	if s, ok := t.starts[p.tp]; ok && s.topicID == p.topicID {
-		p.setPosition(s.offset, -1)
-		t.stirred, t.moved = true, true
+		t.setPosition(p, s.offset, -1)
 		return
 	}
 	if appeared {
@@ -130,8 +136,7 @@ func (t *Table) ResetFound(l Lookup, offset int64, epoch int32) {
 	}
 	p.appeared = false
 	why := p.resetWhy
-	p.setPosition(offset, epoch)
-	t.stirred, t.moved = true, true
+	t.setPosition(p, offset, epoch)
 	if why == "" {
 		return
 	}
@@ -139,6 +144,21 @@ func (t *Table) ResetFound(l Lookup, offset int64, epoch int32) {
 		t.starts[p.tp] = start{topicID: p.topicID, offset: offset}
 	}
 	t.report(Report{TP: p.tp, Kind: ReportReset, From: -1, To: offset, Reason: why})
+}
+
+// Validated takes over where the epoch of the last record read ends in the leader's
+// log. Fetching goes on if that is behind the position.
+func (t *Table) Validated(l Lookup, end protocol.EpochEndOffset) {
+	p := t.current(l)
+	if p == nil {
+		return
+	}
+	p.lookingUp, p.doubtful = false, false
+	p.failures, p.lastErr = 0, nil
+	if end.EndOffset < p.position {
+		t.truncated(p, end)
+	}
+	t.touch(p)
 }
 
 // ForgetStarts forgets where partitions were first started, at the end of a

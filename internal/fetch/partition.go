@@ -41,28 +41,36 @@ type Partition struct {
 	// Answers of an older count are void.
 	refetched uint64
 
-	stage       stage
-	lookingUp   bool // a committed offset or reset of the current voided count is under way
-	resetTo     int64
-	resetWhy    string
-	appeared    bool // created since subscribing: starts at its beginning (design: partitions that appear)
-	fallback    bool // resetTo was tried by time and found nothing that young
-	retryAt     time.Time
-	failures    int
-	lastErr     error // why the current stage is not over
-	position    int64
-	posEpoch    int32 // leader epoch of the record before the position, -1
-	done        int64 // what the application is finished with, -1 while unknown
-	doneEpoch   int32
-	handed      bool // records were handed over since the application last came back
-	committed   int64
+	stage     stage
+	lookingUp bool // a committed offset or reset of the current voided count is under way
+	resetTo   int64
+	resetWhy  string
+	appeared  bool // created since subscribing: starts at its beginning (design: partitions that appear)
+	fallback  bool // resetTo was tried by time and found nothing that young
+	retryAt   time.Time
+	failures  int
+	lastErr   error // why the current stage is not over
+	position  int64
+	posEpoch  int32 // leader epoch of the record before the position, -1
+	done      int64 // what the application is finished with, -1 while unknown
+	doneEpoch int32
+	handed    bool // records were handed over since the application last came back
+	committed int64
+
 	leader      int32
 	leaderEpoch int32
-	group       *brokerParts
+	follower    int32     // the replica that the leader says to fetch from (KIP-392), -1 for the leader itself
+	followUntil time.Time // when the leader is to be asked again
+	source      int32     // the broker to fetch from, -1 if there is none
+	home        *Session  // that broker's session
+	member      *member   // p's place in it, nil while it has none
+	onSide      *member   // p's place in a request beside the session's
+	touched     bool      // on the session's dirty list
+	fresh       bool      // fetchable by a seek, a resume or an assignment since it was last asked for
 
 	fetchOffset int64
 	fetchEpoch  int32 // leader epoch of the batch before the fetch offset, -1
-	inFlight    *Plan // the request that asks for it, nil if none does
+	doubtful    bool  // the leader is to be asked whether its log is the one that was read
 	waitDecode  bool  // nothing is asked for until everything is decoded
 	uncertain   bool  // headers did not tell the offset behind what is decoded
 	paused      bool
@@ -113,7 +121,7 @@ type decoded struct {
 func newPartition(tp protocol.TopicPartition) *Partition {
 	return &Partition{
 		tp: tp, position: -1, posEpoch: -1, done: -1, doneEpoch: -1, committed: -1,
-		leader: -1, leaderEpoch: -1, fetchOffset: -1, fetchEpoch: -1, retriedAt: -1,
+		leader: -1, leaderEpoch: -1, follower: -1, source: -1, fetchOffset: -1, fetchEpoch: -1, retriedAt: -1,
 		highWatermark: -1, lastStable: -1, logStart: -1,
 	}
 }
@@ -126,7 +134,7 @@ func (p *Partition) known() bool { return p.position >= 0 }
 
 // fetchable tells whether records of p may be asked for now.
 func (p *Partition) fetchable(now time.Time) bool {
-	return p.wanted() && p.inFlight == nil && !p.waitDecode && !p.full && !now.Before(p.retryAt)
+	return p.wanted() && p.onSide == nil && !p.doubtful && !p.waitDecode && !p.full && !now.Before(p.retryAt)
 }
 
 // wanted tells whether p takes part in fetching at all.
@@ -152,6 +160,7 @@ func (p *Partition) setPosition(offset int64, epoch int32) {
 	p.tail = tail{}
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.retriedAt = -1
+	p.fresh, p.doubtful = true, false
 	p.refetchFrom(offset, epoch)
 }
 

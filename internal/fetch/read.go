@@ -37,6 +37,10 @@ type answer struct {
 	next                                int64 // behind the last whole batch; -1: headers do not tell
 	nextEpoch                           int32
 	need                                int // size of a first batch that was cut, 0 if none was
+	preferred                           int32
+	diverges                            bool
+	diverging                           protocol.EpochEndOffset
+	leader                              protocol.LeaderIDEpoch
 }
 
 // reuse returns an empty answer that keeps a's memory.
@@ -49,14 +53,13 @@ var pieces = sync.Pool{New: func() any {
 	return &b
 }}
 
-// ReadAnswer reads the answer to pl as it arrives. It touches nothing that the
-// Table guards. What it read before an error is dropped by Discard.
-func ReadAnswer(pl *Plan, resp *protocol.FetchResponse, r *protocol.Reader) error {
-	if err := resp.Begin(r, pl.Version); err != nil {
+// ReadAnswer reads the answer to q as it arrives. It touches nothing that the Table
+// guards.
+func ReadAnswer(q *Request, resp *protocol.FetchResponse, r *protocol.Reader) error {
+	if err := resp.Begin(r, q.Version); err != nil {
 		return err
 	}
 	var part protocol.FetchedPartition
-	next := 0
 	for {
 		ok, err := resp.Next(&part)
 		if err != nil {
@@ -65,22 +68,34 @@ func ReadAnswer(pl *Plan, resp *protocol.FetchResponse, r *protocol.Reader) erro
 		if !ok {
 			return resp.End()
 		}
-		e, i := pl.find(&part, next)
-		if e != nil && !e.answer.got {
-			next = i + 1
-			e.answer.got = true
-			e.answer.code = part.ErrorCode
-			e.answer.highWatermark = part.HighWatermark
-			e.answer.lastStable = part.LastStableOffset
-			e.answer.logStart = part.LogStartOffset
-			if err := e.answer.readRecords(resp, &part, e.offset); err != nil {
+		m := q.find(&part)
+		if m != nil && m.answer.got {
+			m = nil // answered twice
+		}
+		if m != nil {
+			m.answer.got = true
+			q.answered = append(q.answered, m)
+			if err := m.answer.read(resp, &part, m.wire.FetchOffset); err != nil {
 				return err
 			}
 		}
 		if err := resp.EndPartition(&part); err != nil {
 			return err
 		}
+		if m != nil {
+			m.answer.diverges, m.answer.diverging = part.HasDiverging, part.Diverging
+			m.answer.leader = part.CurrentLeader
+		}
 	}
+}
+
+func (a *answer) read(resp *protocol.FetchResponse, part *protocol.FetchedPartition, asked int64) error {
+	a.code = part.ErrorCode
+	a.highWatermark = part.HighWatermark
+	a.lastStable = part.LastStableOffset
+	a.logStart = part.LogStartOffset
+	a.preferred = part.PreferredReadReplica
+	return a.readRecords(resp, part, asked)
 }
 
 // readRecords reads a partition's whole batches and finds the offset behind them.

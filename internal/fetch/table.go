@@ -17,20 +17,24 @@ type Limits struct {
 	MaxBufferedBytes       int64
 	ReadCommitted          bool
 	SkipCRC                bool
+	NoSessions             bool
 	Policy                 func() Policy // where to start without a valid position
+	ReplicaLease           time.Duration // how long to fetch from a follower before the leader is asked again
 	Backoff                func(failures int) time.Duration
 }
 
 // A Table holds the assigned partitions. See the package documentation.
 type Table struct {
-	limits Limits
-	parts  map[protocol.TopicPartition]*Partition
-	groups map[int32]*brokerParts
+	limits   Limits
+	parts    map[protocol.TopicPartition]*Partition
+	sessions map[int32]*Session
 
 	newBrokers []int32
-	stirred    bool // something may be fetchable that was not
-	moved      bool // a position moved since TakeMoved
-	unlocated  bool // a position may be wanted that was not
+	endpoints  []protocol.NodeEndpoint // of the answer that is applied
+	version    int16                   // of the last Fetch request
+	stirred    bool                    // something may be fetchable that was not
+	moved      bool                    // a position moved since TakeMoved
+	unlocated  bool                    // a position may be wanted that was not
 
 	buffered int64 // bytes of all partitions' chunks and decoded segments
 	reserved int64 // room promised to fetches under way
@@ -55,6 +59,9 @@ type Report struct {
 	From   int64
 	To     int64
 	Reason string
+
+	Leader   protocol.LeaderIDEpoch
+	Endpoint *protocol.NodeEndpoint // where the leader listens, nil if that was not told
 }
 
 // A ReportKind says what a Report is about.
@@ -66,22 +73,16 @@ const (
 	ReportReset                           // a position was set anew
 	ReportRecreated                       // a topic has a new id
 	ReportStaleMetadata                   // metadata should be fetched again
+	ReportLeader                          // a broker told of a newer leader (KIP-951)
 )
-
-// brokerParts are the partitions that one broker leads.
-type brokerParts struct {
-	broker int32
-	parts  []*Partition // by topic and number
-	first  int          // where the next request begins: rotates for fairness
-}
 
 // NewTable returns an empty Table.
 func NewTable(l Limits) *Table {
 	return &Table{
-		limits: l,
-		parts:  make(map[protocol.TopicPartition]*Partition),
-		groups: make(map[int32]*brokerParts),
-		starts: make(map[protocol.TopicPartition]start),
+		limits:   l,
+		parts:    make(map[protocol.TopicPartition]*Partition),
+		sessions: make(map[int32]*Session),
+		starts:   make(map[protocol.TopicPartition]start),
 	}
 }
 
@@ -139,7 +140,7 @@ func (t *Table) Remove(tps ...protocol.TopicPartition) {
 		if p.paused {
 			t.paused--
 		}
-		t.setLeader(p, -1, -1)
+		t.detach(p)
 		delete(t.parts, tp)
 		t.handed = slices.DeleteFunc(t.handed, func(q *Partition) bool { return q == p })
 	}
@@ -151,6 +152,7 @@ func (t *Table) Hold(tps ...protocol.TopicPartition) {
 	for _, tp := range tps {
 		if p := t.parts[tp]; p != nil {
 			p.held = true
+			t.touch(p)
 			t.updateReady(p)
 		}
 	}
@@ -160,8 +162,8 @@ func (t *Table) Hold(tps ...protocol.TopicPartition) {
 func (t *Table) Release(tps ...protocol.TopicPartition) {
 	for _, tp := range tps {
 		if p := t.parts[tp]; p != nil {
-			p.held = false
-			t.stirred = true
+			p.held, p.fresh = false, true
+			t.touch(p)
 			t.updateReady(p)
 			t.queueDecode(p)
 		}
@@ -194,7 +196,8 @@ func (t *Table) SetPaused(p *Partition, paused bool) {
 		t.paused--
 	}
 	p.tail.told = false
-	t.stirred = true
+	p.fresh = !paused
+	t.touch(p)
 	t.updateReady(p)
 	t.queueDecode(p)
 }
@@ -217,8 +220,14 @@ func (t *Table) Seek(p *Partition, offset int64, epoch int32) {
 	t.drop(p)
 	p.voided++
 	p.lookingUp = false
+	t.setPosition(p, offset, epoch)
+}
+
+// setPosition makes offset the position by the application's or a reset's doing.
+func (t *Table) setPosition(p *Partition, offset int64, epoch int32) {
 	p.setPosition(offset, epoch)
-	t.stirred, t.moved = true, true
+	t.touch(p)
+	t.moved = true
 }
 
 // SeekByTime sets p's position to what a look-up by time finds, or an end of the
@@ -241,6 +250,7 @@ func (t *Table) startReset(p *Partition, timestamp Policy, why string) {
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.tail = tail{}
 	p.resetTo, p.resetWhy = timestamp, why
+	t.touch(p)
 	if timestamp != PolicyNone {
 		p.position = -1
 		p.stage = needsReset
@@ -267,7 +277,7 @@ func (e *NoPositionError) Error() string {
 // drop forgets everything fetched of p and not handed over.
 func (t *Table) drop(p *Partition) {
 	t.buffered -= p.bytes
-	t.stirred = true
+	t.touch(p)
 	p.bytes, p.ahead = 0, 0
 	p.chunks = nil
 	p.decoded = nil

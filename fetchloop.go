@@ -1,0 +1,206 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/cluster"
+	"github.com/kafkaconsumer/kafka/internal/conn"
+	"github.com/kafkaconsumer/kafka/internal/fetch"
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// A fetchLoop fetches from one broker. It owns its connection.
+type fetchLoop struct {
+	f      *fetcher
+	broker int32
+	kick   chan struct{}
+	idle   bool // waits for kick; guarded by fetcher.mu
+	resp   protocol.FetchResponse
+	link   *conn.Link
+
+	hasSide   bool // runSide runs; guarded by fetcher.mu
+	sideKick  chan struct{}
+	strikes   int       // sessions in a row that the broker did not take
+	throttled time.Time // until when Fetch is throttled; guarded by fetcher.mu
+}
+
+func newFetchLoop(f *fetcher, broker int32) *fetchLoop {
+	return &fetchLoop{f: f, broker: broker, kick: make(chan struct{}, 1), sideKick: make(chan struct{}, 1)}
+}
+
+// prepare sets what is the same in all requests.
+func (f *fetcher) prepare(q *fetch.Request) {
+	q.Wire.MaxWaitMillis = int32(f.cfg.FetchMaxWait.Milliseconds())
+	q.Wire.MinBytes = f.cfg.FetchMinBytes
+	q.Wire.IsolationLevel = int8(f.cfg.IsolationLevel)
+	q.Wire.Rack = f.cfg.ClientRack
+}
+
+// run fetches until the broker leads nothing any more or the fetcher is closed.
+func (l *fetchLoop) run() {
+	defer l.disconnect()
+	for {
+		s := l.awaitHunger()
+		if s == nil {
+			return
+		}
+		version, err := l.connect()
+		if err != nil {
+			l.failed(err)
+			continue
+		}
+		l.f.prepare(&s.Request)
+		l.f.mu.Lock()
+		ok := l.f.table.Plan(s, version, time.Now())
+		l.f.mu.Unlock()
+		if ok {
+			l.exchange(s)
+		}
+	}
+}
+
+// awaitHunger waits until there is something to ask the broker for, and returns its
+// session. It returns nil when the loop has to end.
+func (l *fetchLoop) awaitHunger() *fetch.Session {
+	for {
+		l.f.mu.Lock()
+		s := l.f.table.Session(l.broker)
+		if l.f.ctx.Err() != nil || s == nil {
+			delete(l.f.loops, l.broker)
+			l.f.mu.Unlock()
+			kick(l.sideKick) // it ends with this loop
+			return nil
+		}
+		hungry, retry := l.f.table.Hungry(s, time.Now())
+		l.idle = !hungry
+		l.f.mu.Unlock()
+		if hungry {
+			return s
+		}
+		l.sleep(retry)
+	}
+}
+
+// sleep waits for kick, for the time retry unless it is zero, or for the end.
+func (l *fetchLoop) sleep(retry time.Time) { sleepUntil(l.f.ctx, l.kick, retry) }
+
+func sleepUntil(ctx context.Context, kick <-chan struct{}, retry time.Time) {
+	var due <-chan time.Time
+	if !retry.IsZero() {
+		timer := time.NewTimer(time.Until(retry))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-kick:
+	case <-due:
+	case <-ctx.Done():
+	}
+}
+
+// connect returns the Fetch version to use on the loop's connection, which it
+// makes if there is none.
+func (l *fetchLoop) connect() (version int16, err error) {
+	if l.link, err = l.f.linkTo(l.broker, conn.Fetch, l.link); err != nil {
+		return 0, err
+	}
+	return pickFetch(l.link)
+}
+
+// linkTo returns link if it is sound, or a new one.
+func (f *fetcher) linkTo(id int32, role conn.Role, link *conn.Link) (*conn.Link, error) {
+	if link != nil && link.Err() == nil {
+		return link, nil
+	}
+	broker, ok := f.cluster.Broker(id)
+	if !ok {
+		return nil, &cluster.UnknownNodeError{Node: id}
+	}
+	return broker.Link(f.ctx, role)
+}
+
+func pickFetch(link *conn.Link) (int16, error) {
+	return link.Versions().Pick(protocol.KeyFetch, protocol.FetchMinVersion, protocol.FetchMaxVersion)
+}
+
+func (l *fetchLoop) disconnect() {
+	if l.link != nil {
+		l.link.Close()
+		l.link = nil
+	}
+}
+
+// failed tells the table that the broker cannot be asked now, and waits.
+func (l *fetchLoop) failed(err error) {
+	if l.f.ctx.Err() != nil {
+		return
+	}
+	l.f.acquire().BrokerFailed(l.broker, err, isFinalError(err), time.Now())
+	l.f.release()
+	l.f.cluster.Refresh()
+}
+
+// isFinalError tells whether an error of a connection is one that the application
+// must hear of at once.
+func isFinalError(err error) bool {
+	_, auth := errors.AsType[*conn.AuthError](err)
+	_, version := errors.AsType[*protocol.UnsupportedVersionError](err)
+	return auth || version
+}
+
+// exchange sends the session's request and takes its answer in.
+func (l *fetchLoop) exchange(s *fetch.Session) {
+	err := l.f.stream(l.link, &s.Request, &l.resp)
+	if err != nil {
+		l.f.log.Debug("fetch failed", "broker", l.broker, "error", err)
+		l.f.acquire().Discard(s)
+		l.f.release()
+		l.failed(err)
+		return
+	}
+	table := l.f.acquire()
+	sound := table.Apply(s, &l.resp, time.Now())
+	throttle := throttleOfFetch(s.Version, &l.resp)
+	l.throttled = time.Now().Add(throttle)
+	l.f.release()
+	l.link.Throttle(throttle)
+	if sound {
+		l.strikes = 0
+	} else {
+		l.f.log.Debug("fetch session ended", "broker", l.broker, "error", l.resp.ErrorCode)
+		l.refused(l.resp.ErrorCode)
+	}
+}
+
+// refused waits after an answer that says that nothing was fetched, unless a new
+// session is all that it takes.
+func (l *fetchLoop) refused(code protocol.ErrorCode) {
+	switch code {
+	case protocol.FetchSessionIDNotFound, protocol.InvalidFetchSessionEpoch, protocol.FetchSessionTopicIDError:
+		if l.strikes++; l.strikes <= 1 {
+			return
+		}
+	}
+	l.failed(&BrokerError{Broker: l.broker, API: "Fetch", Code: code})
+}
+
+// stream sends a request and reads its answer.
+func (f *fetcher) stream(link *conn.Link, q *fetch.Request, resp *protocol.FetchResponse) error {
+	return link.Stream(f.ctx, protocol.KeyFetch, q.Version, q.Version >= fetchFlexibleVersion,
+		func(dst []byte) []byte { return q.Wire.AppendTo(dst, q.Version) },
+		func(r *protocol.Reader) error { return fetch.ReadAnswer(q, resp, r) }, 0)
+}
+
+func throttleOfFetch(version int16, resp *protocol.FetchResponse) time.Duration {
+	if version < fetchThrottleVersion {
+		return 0
+	}
+	return time.Duration(resp.ThrottleMillis) * time.Millisecond
+}
+
+const (
+	fetchFlexibleVersion = 12
+	fetchThrottleVersion = 8 // from here on the client has to hold back (KIP-219)
+)

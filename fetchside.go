@@ -1,0 +1,136 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/conn"
+	"github.com/kafkaconsumer/kafka/internal/fetch"
+	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// runSide fetches what becomes fetchable while the broker holds the loop's request: a
+// seek, a resume or an assignment need not wait for that. It ends with the loop.
+func (l *fetchLoop) runSide() {
+	side := &sideLoop{l: l}
+	defer side.disconnect()
+	for l.f.ctx.Err() == nil {
+		retry, ended := side.fetch()
+		if ended {
+			return
+		}
+		sleepUntil(l.f.ctx, l.sideKick, retry)
+	}
+}
+
+// A sideLoop is the state of a fetchLoop's side connection.
+type sideLoop struct {
+	l     *fetchLoop
+	req   fetch.Request
+	resp  protocol.FetchResponse
+	link  *conn.Link
+	empty int // answers in a row without records
+}
+
+// How long to wait after an answer without records.
+const (
+	sideWait    = 50 * time.Millisecond
+	sideWaitMax = 500 * time.Millisecond
+)
+
+// fetch sends one request if there is something to ask for, and tells when to look
+// again; zero means when kicked.
+func (side *sideLoop) fetch() (retry time.Time, ended bool) {
+	f, l := side.l.f, side.l
+	f.mu.Lock()
+	s := f.table.Session(l.broker)
+	if f.loops[l.broker] != l || s == nil {
+		l.hasSide = false
+		f.mu.Unlock()
+		return time.Time{}, true
+	}
+	wanted := f.table.WantsSide(s, time.Now())
+	throttled := l.throttled
+	f.mu.Unlock()
+	if !wanted {
+		side.empty = 0
+		return time.Time{}, false
+	}
+	if time.Now().Before(throttled) {
+		return throttled, false
+	}
+	var err error
+	if side.link, err = f.linkTo(l.broker, conn.Side, side.link); err != nil {
+		return time.Now().Add(sideWaitMax), false
+	}
+	version, err := pickFetch(side.link)
+	if err != nil {
+		return time.Time{}, false
+	}
+	f.prepare(&side.req)
+	f.mu.Lock()
+	ok, retry := f.table.PlanSide(&side.req, s, version, time.Now())
+	f.mu.Unlock()
+	if !ok {
+		return retry, false
+	}
+	return side.exchange(), false
+}
+
+func (side *sideLoop) exchange() (retry time.Time) {
+	f := side.l.f
+	if err := f.stream(side.link, &side.req, &side.resp); err != nil || side.resp.ErrorCode != protocol.None {
+		f.acquire().DiscardSide(&side.req)
+		f.release()
+		return time.Now().Add(sideWaitMax)
+	}
+	table := f.acquire()
+	brought := table.ApplySide(&side.req, time.Now())
+	f.release()
+	side.link.Throttle(throttleOfFetch(side.req.Version, &side.resp))
+	if brought {
+		side.empty = 0
+		return time.Now()
+	}
+	wait := min(sideWait<<min(side.empty, 4), sideWaitMax)
+	side.empty++
+	return time.Now().Add(wait)
+}
+
+func (side *sideLoop) disconnect() {
+	if side.link != nil {
+		side.link.Close()
+	}
+}
+
+// closeSessions has brokers forget this consumer's fetch sessions. It is asked for
+// on the control connections, since a fetch connection may be held by a long poll.
+func (f *fetcher) closeSessions(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeSessionsWithin)
+	defer cancel()
+	var wg sync.WaitGroup
+	f.mu.Lock()
+	open := f.table.OpenSessions()
+	f.mu.Unlock()
+	for broker, id := range open {
+		broker, ok := f.cluster.Broker(broker)
+		if !ok || !broker.Connected() {
+			continue
+		}
+		wg.Go(func() {
+			req := kmsg.NewPtrFetchRequest()
+			req.SessionID, req.SessionEpoch = id, -1
+			if _, err := broker.Do(ctx, conn.Control, conn.Limit(req, fetchSessionVersion, protocol.FetchMaxVersion)); err != nil {
+				f.log.Debug("fetch session not closed", "broker", broker.Node(), "error", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+const (
+	closeSessionsWithin = time.Second
+	fetchSessionVersion = 7
+)

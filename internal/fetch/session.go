@@ -1,0 +1,421 @@
+package fetch
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+)
+
+// A Session is what one broker is asked for, request after request. Where the broker
+// keeps fetch sessions (KIP-227), only what changed goes over the wire, and a request
+// costs nothing for partitions that stay as they are: whatever may change a
+// partition's place puts it on the session's dirty list.
+type Session struct {
+	Request
+
+	broker  int32
+	led     int          // assigned partitions that are to be fetched from the broker
+	dirty   []*Partition // whose place in the session may have to change
+	leavers []*member    // whose partitions are fetched elsewhere now, or not at all
+	gone    []*member    // to be forgotten
+	changed []*member
+	sum     int64 // of the members' sizes
+	id      int32
+	epoch   int32 // of the next request; 0 makes a new session
+	busy    bool  // a request is under way
+	asked   time.Time
+
+	noSessions bool
+	first      int // below version 7: where the next request begins
+}
+
+// session returns the broker's session, which it makes if there is none.
+func (t *Table) session(broker int32) *Session {
+	s := t.sessions[broker]
+	if s == nil {
+		s = &Session{broker: broker, noSessions: t.limits.NoSessions}
+		t.sessions[broker] = s
+	}
+	return s
+}
+
+// place gives p to the session of the broker to fetch it from, if there is one. What
+// is under way elsewhere is void.
+func (t *Table) place(p *Partition) {
+	source := p.leader
+	if p.follower >= 0 {
+		source = p.follower
+	}
+	if p.source == source {
+		return
+	}
+	t.detach(p)
+	p.source = source
+	if source < 0 {
+		return
+	}
+	p.home = t.session(source)
+	if p.home.led++; p.home.led == 1 {
+		t.newBrokers = append(t.newBrokers, source)
+	}
+	t.touch(p)
+}
+
+// detach takes p from its session. The session's answer may be read at this moment,
+// so its members stay as they are until its next request.
+func (t *Table) detach(p *Partition) {
+	if p.home == nil {
+		return
+	}
+	if p.member != nil {
+		p.home.leavers = append(p.home.leavers, p.member)
+		p.member = nil
+	}
+	p.onSide = nil
+	p.refetched++
+	p.home.led--
+	p.home, p.source, p.touched = nil, -1, false
+	t.stirred = true
+}
+
+// Session returns what a broker is asked for, nil when it leads nothing.
+func (t *Table) Session(broker int32) *Session {
+	s := t.sessions[broker]
+	if s == nil || s.led == 0 {
+		return nil
+	}
+	return s
+}
+
+// touch notes that p's place in its session may have to change.
+func (t *Table) touch(p *Partition) {
+	t.stirred = true
+	if p.touched || p.home == nil {
+		return
+	}
+	p.touched = true
+	p.home.dirty = append(p.home.dirty, p)
+}
+
+// Hungry tells whether there is something to ask the broker for, and if not, when
+// there may be without anything else happening; zero means never.
+func (t *Table) Hungry(s *Session, now time.Time) (hungry bool, retry time.Time) {
+	for _, p := range s.dirty {
+		if p.home != s || !p.wanted() {
+			continue
+		}
+		if p.fetchable(now) {
+			hungry = true
+		} else if now.Before(p.retryAt) && (retry.IsZero() || p.retryAt.Before(retry)) {
+			retry = p.retryAt
+		}
+	}
+	for _, m := range s.members {
+		if hungry {
+			break
+		}
+		hungry = m.p.member == m && m.p.fetchable(now)
+	}
+	if hungry && t.room() <= 0 && !t.holdsPaused() {
+		return false, retry
+	}
+	return hungry, retry
+}
+
+// Plan builds the session's next request, at most at version. It returns false when
+// there is nothing to ask for; Hungry tells when there will be.
+func (t *Table) Plan(s *Session, version int16, now time.Time) bool {
+	room := t.room()
+	if room <= 0 {
+		t.dropPaused()
+		if room = t.room(); room <= 0 {
+			return false
+		}
+	}
+	version = s.settleVersion(version)
+	full := version < sessionVersion || s.noSessions || s.epoch <= 0
+	s.update(now)
+	if len(s.members) == 0 {
+		return false
+	}
+	s.Version = version
+	if full {
+		s.planFull(t.limits.FetchMaxBytes)
+	} else {
+		sortMembers(s.changed)
+		sortMembers(s.gone)
+		s.put(s.changed)
+		s.putForgotten(s.gone)
+	}
+	clear(s.gone)
+	clear(s.changed)
+	s.gone, s.changed = s.gone[:0], s.changed[:0]
+	s.Wire.SessionID, s.Wire.SessionEpoch = s.id, s.epoch
+	if version < sessionVersion || s.noSessions {
+		s.Wire.SessionID, s.Wire.SessionEpoch = 0, -1
+	}
+	limit := min(int64(t.limits.FetchMaxBytes), s.sum, max(room/int64(t.hungrySessions(s)), 1))
+	s.Wire.MaxBytes = int32(limit)
+	s.room = limit
+	t.reserved += limit
+	t.version = version
+	s.busy, s.asked = true, now
+	s.guess, s.answered = 0, s.answered[:0]
+	return true
+}
+
+// longPoll is how long a request is under way before what becomes fetchable is asked
+// for beside it.
+const longPoll = 10 * time.Millisecond
+
+// PlanSide builds a request beside the session's, for partitions that became
+// fetchable by a seek, a resume or an assignment while a long poll is under way. It
+// returns false when there are none; retry tells when there may be, zero for not
+// before something else happens.
+func (t *Table) PlanSide(q *Request, s *Session, version int16, now time.Time) (ok bool, retry time.Time) {
+	q.clear()
+	if !s.busy || !t.freshAt(s, now) || t.room() <= 0 {
+		return false, time.Time{}
+	}
+	if due := s.asked.Add(longPoll); now.Before(due) {
+		return false, due
+	}
+	q.Version = version
+	for _, p := range s.dirty {
+		if p.home == s && p.fresh && p.topicID == ([16]byte{}) {
+			q.Version = min(q.Version, topicIDVersion-1)
+		}
+	}
+	for _, p := range s.dirty {
+		if p.home == s && p.fresh && p.fetchable(now) {
+			p.onSide = q.add(p)
+			p.onSide.ask()
+		}
+	}
+	sortMembers(q.members)
+	for i, m := range q.members {
+		m.index = i
+	}
+	q.put(q.members)
+	q.Wire.SessionID, q.Wire.SessionEpoch = 0, -1
+	q.Wire.MaxWaitMillis, q.Wire.MinBytes = 0, 0
+	q.room = min(sideBytes, int64(t.limits.FetchMaxBytes), t.room())
+	q.Wire.MaxBytes = int32(q.room)
+	t.reserved += q.room
+	q.guess, q.answered = 0, q.answered[:0]
+	return true, time.Time{}
+}
+
+// sideBytes bounds an answer beside a long poll.
+const sideBytes = 1 << 20
+
+// freshAt tells whether something became fetchable beside the session's request.
+func (t *Table) freshAt(s *Session, now time.Time) bool {
+	return slices.ContainsFunc(s.dirty, func(p *Partition) bool {
+		return p.home == s && p.fresh && p.fetchable(now)
+	})
+}
+
+// WantsSide tells whether PlanSide may have something to ask for.
+func (t *Table) WantsSide(s *Session, now time.Time) bool { return s.busy && t.freshAt(s, now) }
+
+// settleVersion returns the version of the next request. Topics are named by their
+// ids only when all have one; a change of naming needs a new session.
+func (s *Session) settleVersion(version int16) int16 {
+	if version >= topicIDVersion {
+		noID := func(p *Partition) bool { return p.home == s && p.topicID == [16]byte{} }
+		if slices.ContainsFunc(s.dirty, noID) ||
+			slices.ContainsFunc(s.members, func(m *member) bool { return s.Version < topicIDVersion && noID(m.p) }) {
+			version = topicIDVersion - 1
+		}
+	}
+	if (version >= topicIDVersion) != (s.Version >= topicIDVersion) && len(s.members) > 0 {
+		s.restart()
+	}
+	s.Version = version
+	return version
+}
+
+// restart has everything asked for anew, in a new session.
+func (s *Session) restart() {
+	s.leavers = s.leavers[:0]
+	for _, m := range s.members {
+		if !m.p.touched && m.p.member == m {
+			m.p.touched = true
+			s.dirty = append(s.dirty, m.p)
+		}
+	}
+	s.clear()
+	clear(s.gone)
+	s.gone = s.gone[:0]
+	s.sum = 0
+	s.epoch = 0
+}
+
+// update gives each dirty partition its place.
+func (s *Session) update(now time.Time) {
+	for _, m := range s.leavers {
+		s.leave(m)
+	}
+	s.leavers = s.leavers[:0]
+	later := s.dirty[:0]
+	for _, p := range s.dirty {
+		switch {
+		case p.home != s:
+			continue
+		case p.fetchable(now):
+			if p.member == nil {
+				p.member = s.add(p)
+			}
+			s.sum -= int64(p.member.wire.MaxBytes)
+			if p.member.ask() {
+				s.changed = append(s.changed, p.member)
+			}
+			s.sum += int64(p.member.wire.MaxBytes)
+		default:
+			s.leave(p.member)
+			if p.onSide != nil || p.wanted() && now.Before(p.retryAt) {
+				later = append(later, p)
+				continue
+			}
+		}
+		p.touched = false
+	}
+	clear(s.dirty[len(later):])
+	s.dirty = later
+}
+
+// leave takes a member out of the session.
+func (s *Session) leave(m *member) {
+	if m == nil {
+		return
+	}
+	s.sum -= int64(m.wire.MaxBytes)
+	s.remove(m)
+	if i := slices.Index(s.changed, m); i >= 0 {
+		s.changed = slices.Delete(s.changed, i, i+1)
+	}
+	if s.epoch > 0 {
+		s.gone = append(s.gone, m)
+	}
+}
+
+// planFull lists all members. Brokers below Fetch v3 put no cap on an answer, so they
+// are asked for as many partitions as fit at once, in turns.
+func (s *Session) planFull(fetchMaxBytes int32) {
+	s.Wire.Forgotten = s.Wire.Forgotten[:0]
+	sortMembers(s.members)
+	for i, m := range s.members {
+		m.index = i
+	}
+	asked := s.members
+	if s.Version < sessionVersion || s.noSessions {
+		s.first %= len(s.members)
+		asked = append(slices.Clone(s.members[s.first:]), s.members[:s.first]...)
+	}
+	n := len(asked)
+	if s.Version < cappedVersion {
+		n = 0
+		for sum := int64(0); n < len(asked); n++ {
+			sum += int64(asked[n].wire.MaxBytes)
+			if n > 0 && sum > int64(fetchMaxBytes) {
+				break
+			}
+		}
+	}
+	s.put(asked[:n])
+	if n < len(asked) {
+		s.first += n
+	} else {
+		s.first++
+	}
+}
+
+// room is how much more may be fetched.
+func (t *Table) room() int64 { return t.limits.MaxBufferedBytes - t.buffered - t.reserved }
+
+// hungrySessions counts the brokers that have something to fetch, s among them: room
+// is shared among them.
+func (t *Table) hungrySessions(s *Session) int {
+	n := 1
+	for _, other := range t.sessions {
+		if other != s && !other.busy && len(other.members)+len(other.dirty) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// share is how much one partition may hold before it is left out of requests.
+func (t *Table) share() int64 {
+	n := int64(len(t.parts) - t.paused)
+	return min(2*int64(t.limits.MaxPartitionFetchBytes), t.limits.MaxBufferedBytes/max(n, 1))
+}
+
+// holdsPaused tells whether dropPaused would make room.
+func (t *Table) holdsPaused() bool {
+	if t.paused == 0 {
+		return false
+	}
+	for _, p := range t.parts {
+		if p.paused && p.bytes > 0 && !p.decoding {
+			return true
+		}
+	}
+	return false
+}
+
+// dropPaused makes room by forgetting what is held of paused partitions; it is
+// fetched again when they are resumed.
+func (t *Table) dropPaused() {
+	t.syncLive()
+	for _, p := range t.parts {
+		if p.paused && p.bytes > 0 && !p.decoding {
+			t.drop(p)
+			p.refetchFrom(p.position, p.posEpoch)
+			t.touch(p)
+		}
+	}
+}
+
+// answeredSession notes the session that an answer told of, and what the answer says
+// of it: whether it may be applied.
+func (s *Session) answeredSession(code protocol.ErrorCode, id int32) bool {
+	if s.Version < sessionVersion || s.noSessions {
+		return code == protocol.None
+	}
+	switch {
+	case code == protocol.None && id == 0: // the broker keeps no session for us
+		s.id, s.epoch = 0, 0
+	case code == protocol.None:
+		s.id = id
+		s.epoch = nextEpoch(s.epoch)
+	case code == protocol.FetchSessionIDNotFound:
+		s.id = 0
+		s.restart()
+	default:
+		s.restart()
+	}
+	return code == protocol.None
+}
+
+// nextEpoch counts session epochs, which wrap around to 1.
+func nextEpoch(epoch int32) int32 {
+	if epoch == math.MaxInt32 {
+		return 1
+	}
+	return epoch + 1
+}
+
+// OpenSessions returns the ids of the sessions that brokers keep.
+func (t *Table) OpenSessions() map[int32]int32 {
+	open := make(map[int32]int32)
+	for broker, s := range t.sessions {
+		if s.id != 0 {
+			open[broker] = s.id
+		}
+	}
+	return open
+}
