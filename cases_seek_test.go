@@ -16,12 +16,15 @@ import (
 // seekRounds is how often a race of a seek is tried, each time with other waits.
 const seekRounds = 200
 
-// jitter waits a random while of the bubble's clock, often none.
+// jitter waits a random while of the bubble's clock, or until all is quiet, or not.
 func jitter(rnd *rand.Rand, limit time.Duration) {
-	if rnd.IntN(4) > 0 {
+	switch rnd.IntN(4) {
+	case 0:
+	case 1:
+		synctest.Wait()
+	default:
 		time.Sleep(time.Duration(rnd.Int64N(int64(limit))))
 	}
-	synctest.Wait()
 }
 
 // readTo polls until the position is offset.
@@ -107,10 +110,7 @@ func seekDuringFetch(t *testing.T, b *testbroker.Cluster, shape func(*testbroker
 		to := int64(i % 50)
 		require.NoError(t, c.Seek(tp0, to))
 		if rnd.IntN(2) == 0 {
-			go func() {
-				jitter(rand.New(rand.NewPCG(uint64(i), 5)), 300*time.Millisecond)
-				held.Release()
-			}()
+			time.AfterFunc(time.Duration(rnd.IntN(300))*time.Millisecond, held.Release)
 		} else {
 			held.Release()
 			jitter(rnd, 300*time.Millisecond)
