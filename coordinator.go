@@ -126,7 +126,7 @@ func newCoordinator(cfg *Config, cl *cluster.Cluster, h coordinatorHooks, log *s
 	}))
 	co.now.Store(&membership{generation: -1})
 	co.lookup.changed = make(chan struct{})
-	co.commits.wake = make(chan struct{}, 1)
+	co.commits.wake, co.commits.sent = make(chan struct{}, 1), map[TopicPartition]uint64{}
 	return co
 }
 

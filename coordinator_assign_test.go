@@ -197,3 +197,14 @@ func TestTopicsThatGoAndComeBackAreAssignedAnew(t *testing.T) {
 		require.Equal(t, 2, len(slices.DeleteFunc(m.owns(), func(tp TopicPartition) bool { return tp.Topic == "t" })))
 	})
 }
+
+func TestOneBrokersOutdatedViewOfATopicIsNoReasonToRebalance(t *testing.T) {
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		m := newTestMember(t, tb, func(c *Config) { c.MetadataMaxAge = time.Second }).subscribe("t").run()
+		m.awaitOwned(4)
+		outdated := tb.On(protocol.KeyMetadata).Once().Fail(int16(protocol.UnknownTopicOrPartition))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 1, outdated.Used())
+		require.Len(t, m.steps(), 1)
+	})
+}

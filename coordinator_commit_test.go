@@ -413,3 +413,101 @@ func TestAsyncCommitsFailWhenTheCoordinatorIsNotFoundInTime(t *testing.T) {
 		require.Less(t, time.Since(began), 3*time.Second, "a refusal comes at once")
 	})
 }
+
+func TestAnEarlierCommitEndsAsTheLaterOneThatTookOver(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		failures int
+		code     ErrorCode
+		want     error
+		offset   int64
+	}{
+		{"the later one succeeds after a retry", 1, protocol.CoordinatorLoadInProgress, nil, 2},
+		{"the later one is refused", 1, protocol.OffsetMetadataTooLarge, protocol.OffsetMetadataTooLarge, -1},
+		{"the later one's caller gives up", 100, protocol.CoordinatorLoadInProgress, protocol.CoordinatorLoadInProgress, -1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+				m := newTestMember(t, tb, nil).subscribe("t").run()
+				m.awaitOwned(4)
+				tb.On(protocol.KeyOffsetCommit).Once().Delay(time.Second)
+				tb.On(protocol.KeyOffsetCommit).Times(tt.failures).Fail(int16(tt.code))
+				ended := [3]chan error{}
+				for i, timeout := range []time.Duration{10 * time.Second, 20 * time.Second, 4 * time.Second} {
+					ended[i] = make(chan error, 1)
+					tp := inTopic(min(int32(i), 1))
+					go func() { ended[i] <- m.co.commit(timeoutOf(t, timeout), offsets(tp, int64(i))) }()
+					time.Sleep(time.Millisecond)
+				}
+				require.NoError(t, <-ended[0])
+				earlier, later := <-ended[1], <-ended[2]
+				if tt.want == nil {
+					require.NoError(t, earlier)
+					require.NoError(t, later)
+				} else {
+					require.ErrorIs(t, earlier, tt.want)
+					require.ErrorIs(t, later, tt.want)
+					require.NotErrorIs(t, earlier, context.DeadlineExceeded)
+				}
+				require.Equal(t, tt.offset, committedOffset(tb, 1))
+				for _, r := range tb.Requests(protocol.KeyOffsetCommit)[1:] {
+					p := r.Message.(*kmsg.OffsetCommitRequest).Topics[0].Partitions
+					require.Len(t, p, 1)
+					require.Equal(t, int64(2), p[0].Offset, "the older offset is never sent")
+				}
+			})
+		})
+	}
+}
+
+func TestLeavingWaitsForEarlierCommits(t *testing.T) {
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		m := newTestMember(t, tb, nil).subscribe("t").run()
+		m.awaitOwned(4)
+		m.halt()
+		tb.On(protocol.KeyOffsetCommit).Delay(time.Second)
+		ended := make(chan error, 2)
+		m.co.commitAsync(offsets(inTopic(0), 1), func(err error) { ended <- err })
+		m.co.commitAsync(offsets(inTopic(0), 2), func(err error) { ended <- err })
+		m.co.close(timeoutOf(t, 10*time.Second), "closed")
+		require.NoError(t, <-ended)
+		require.NoError(t, <-ended)
+		require.Equal(t, int64(2), committedOffset(tb, 0))
+		require.Equal(t, 1, tb.Count(protocol.KeyLeaveGroup))
+	})
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		m := newTestMember(t, tb, nil).subscribe("t").run()
+		m.awaitOwned(4)
+		m.halt()
+		tb.On(protocol.KeyOffsetCommit).HoldRequest()
+		ended := make(chan error, 1)
+		m.co.commitAsync(offsets(inTopic(0), 1), func(err error) { ended <- err })
+		began := time.Now()
+		m.co.close(timeoutOf(t, 4*time.Second), "closed")
+		require.LessOrEqual(t, time.Since(began), 4*time.Second)
+		require.ErrorIs(t, <-ended, ErrClosed)
+	})
+}
+
+func TestAnAnswerWithAnErrorIsNoOffset(t *testing.T) {
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		tb.SetCommitted("g", "t", 0, testbroker.CommittedOffset{Offset: 50, LeaderEpoch: -1})
+		m := newTestMember(t, tb, nil)
+		answer := func(code ErrorCode, offset int64) func(testbroker.Request, kmsg.Response) {
+			return func(_ testbroker.Request, resp kmsg.Response) {
+				p := &resp.(*kmsg.OffsetFetchResponse).Groups[0].Topics[0].Partitions[0]
+				p.ErrorCode, p.Offset = int16(code), offset
+			}
+		}
+		tb.On(protocol.KeyOffsetFetch).Once().Edit(answer(protocol.UnstableOffsetCommit, 40))
+		tb.On(protocol.KeyOffsetFetch).Once().Edit(answer(protocol.UnknownTopicOrPartition, -1))
+		got, err := m.co.committed(timeoutOf(t, 10*time.Second), []TopicPartition{inTopic(0)})
+		require.NoError(t, err)
+		require.Equal(t, offsets(inTopic(0), 50), got)
+		require.Equal(t, 3, tb.Count(protocol.KeyOffsetFetch))
+
+		tb.On(protocol.KeyOffsetFetch).Once().Edit(answer(protocol.None, -7))
+		_, err = m.co.committed(timeoutOf(t, 10*time.Second), []TopicPartition{inTopic(0)})
+		require.ErrorContains(t, err, "offset -7")
+	})
+}

@@ -1,0 +1,313 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/conn"
+	"github.com/kafkaconsumer/kafka/internal/group"
+	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// commitLoop sends commits. start starts it, the end of co.ctx stops it, close
+// awaits it.
+func (co *coordinator) commitLoop() {
+	q := &co.commits
+	defer co.endCommits()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for co.ctx.Err() == nil {
+		now := time.Now()
+		lookup := co.lookup.get()
+		due, next := q.due(now)
+		due = co.finishSettled(due, now, lookup)
+		if len(due) > 0 && lookup.known {
+			co.sendCommits(lookup.node, due)
+			continue
+		}
+		if len(due) > 0 {
+			co.post(message{event: group.CoordinatorNeeded{}})
+		}
+		timer.Reset(time.Until(next))
+		select {
+		case <-q.wake:
+		case <-lookup.changed:
+		case <-timer.C:
+		case <-co.ctx.Done():
+		}
+	}
+}
+
+func (co *coordinator) endCommits() {
+	q := &co.commits
+	q.mu.Lock()
+	q.ended = true
+	calls := q.calls
+	q.calls = nil
+	q.mu.Unlock()
+	for _, c := range calls {
+		c.finish(ErrClosed)
+	}
+}
+
+// finishSettled ends the calls that need no request, from the front so that they
+// end in order, and those that cannot be sent. It returns the others.
+func (co *coordinator) finishSettled(due []*commitCall, now time.Time, lookup lookupState) []*commitCall {
+	for i, c := range due {
+		switch {
+		case len(c.offsets) == 0:
+		case !lookup.known && lookup.refused != nil:
+			c.refused = co.groupError("OffsetCommit", lookup.refused)
+		case !lookup.known && !c.deadline.IsZero() && !now.Before(c.deadline):
+			c.refused = co.groupError("OffsetCommit", fmt.Errorf("the coordinator was not found within %v: %w",
+				co.cfg.RequestTimeout, firstError(co.lookup.lastError(), errNoCoordinator)))
+		default:
+			return due[i:]
+		}
+		co.commits.finish(c, c.result())
+	}
+	return nil
+}
+
+var errNoCoordinator = errors.New("no broker answered")
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// sendCommits sends what is due in one request and takes the answer in.
+func (co *coordinator) sendCommits(node int32, due []*commitCall) {
+	memberID, generation := co.now.Load().committer()
+	for _, c := range due {
+		// What was asked for in an older generation is void: the partitions have had
+		// another chance to be owned by someone else.
+		if c.memberID != memberID || c.generation != generation {
+			c.offsets, c.refused = nil, co.groupError("", &CommitFailedError{
+				Reason: "the group rebalanced before the commit could be sent", Err: ErrNotAssigned,
+			})
+		}
+	}
+	offsets := co.commits.newest(due)
+	var a commitAnswer
+	if len(offsets) > 0 {
+		a = co.sendCommit(node, memberID, generation, offsets)
+	}
+	for _, c := range co.commits.all() {
+		isDue := slices.Contains(due, c)
+		co.commits.takeAnswer(co, c, offsets, a)
+		switch {
+		case len(c.offsets) == 0 && (isDue || c.failures > 0):
+			co.commits.finish(c, c.result())
+		case isDue:
+			c.failures++
+			c.notBefore = time.Now().Add(co.backoff(c.failures))
+		}
+	}
+	co.commits.forgetSent()
+}
+
+// newest returns what to send: of each partition the offset of its last call, unless
+// a still later one was sent before (decision 5).
+func (q *commitQueue) newest(due []*commitCall) map[TopicPartition]OffsetAndMetadata {
+	out := map[TopicPartition]OffsetAndMetadata{}
+	for _, c := range due {
+		for tp, o := range c.offsets {
+			if q.sent[tp] <= c.id {
+				q.sent[tp] = c.id
+				out[tp] = o
+			}
+		}
+	}
+	return out
+}
+
+// forgetSent forgets which commits were sent when none is left that could be sent
+// after them.
+func (q *commitQueue) forgetSent() {
+	if q.empty() {
+		clear(q.sent)
+	}
+}
+
+// takeAnswer takes in what became of a call's partitions: of those that went out for
+// it, and of those that a later call took over.
+func (q *commitQueue) takeAnswer(co *coordinator, c *commitCall, offsets map[TopicPartition]OffsetAndMetadata, a commitAnswer) {
+	var again error
+	for tp := range c.offsets {
+		_, asked := offsets[tp]
+		err := a.of(tp)
+		switch {
+		case q.sent[tp] < c.id:
+			continue // it came in after the request went out
+		case !asked && q.waits(tp, q.sent[tp]):
+			continue
+		case !asked:
+			err = fmt.Errorf("a later commit of the partition failed: %w", firstError(q.causeOf(c), errNotAnswered))
+			c.failed[tp] = co.groupError("", err)
+		case err != nil && c.retries && !isFinalCommit(err):
+			again = err
+			continue
+		case err != nil && isAboutGroup(err):
+			c.refused = co.groupError("", err)
+		case err != nil:
+			c.failed[tp] = co.groupError("", err)
+		}
+		delete(c.offsets, tp)
+	}
+	if again != nil {
+		q.mu.Lock()
+		c.cause = again
+		q.mu.Unlock()
+	}
+}
+
+var errNotAnswered = errors.New("it was given up")
+
+// waits reports whether a call that has a partition still to be committed is there.
+func (q *commitQueue) waits(tp TopicPartition, id uint64) bool {
+	return slices.ContainsFunc(q.all(), func(c *commitCall) bool {
+		_, has := c.offsets[tp]
+		return c.id == id && has
+	})
+}
+
+func (q *commitQueue) all() []*commitCall {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.calls)
+}
+
+// isFinalCommit reports errors that a retry of the commit will get again.
+func isFinalCommit(err error) bool {
+	var fenced *CommitFailedError
+	return errors.As(err, &fenced) || refusesGroup(err)
+}
+
+// isAboutGroup reports errors that are the same for every partition of a commit.
+func isAboutGroup(err error) bool {
+	var fenced *CommitFailedError
+	code, answered := answeredCode(err)
+	if !answered || errors.As(err, &fenced) {
+		return true
+	}
+	switch code {
+	case protocol.GroupAuthorizationFailed, protocol.InvalidGroupID, protocol.NotCoordinator,
+		protocol.CoordinatorNotAvailable, protocol.CoordinatorLoadInProgress:
+		return true
+	}
+	return false
+}
+
+// commitAnswer is what became of a request: of each partition, or of all of it.
+type commitAnswer struct {
+	whole error
+	each  map[TopicPartition]error
+}
+
+func (a commitAnswer) of(tp TopicPartition) error { return firstError(a.whole, a.each[tp]) }
+
+// sendCommit sends one OffsetCommit.
+func (co *coordinator) sendCommit(node int32, memberID string, generation int32, offsets map[TopicPartition]OffsetAndMetadata) commitAnswer {
+	ctx, cancel := context.WithTimeout(co.ctx, co.cfg.RequestTimeout+co.cfg.SocketConnectionSetupTimeout)
+	defer cancel()
+	ctx, stop := co.whileCoordinator(ctx, node)
+	defer stop()
+	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), 2, 9))
+	r, ok := resp.(*kmsg.OffsetCommitResponse)
+	if err == nil && !ok {
+		err = wrongAnswer(node, protocol.KeyOffsetCommit, resp)
+	}
+	switch {
+	case co.ctx.Err() != nil:
+		return commitAnswer{whole: ErrClosed}
+	case err != nil && !refusesGroup(err):
+		co.call(group.CoordinatorLost{Node: node, Err: err})
+	}
+	if err != nil {
+		return commitAnswer{whole: fmt.Errorf("OffsetCommit: %w", err)}
+	}
+	a := commitAnswer{each: make(map[TopicPartition]error, len(offsets))}
+	for tp := range offsets {
+		a.each[tp] = fmt.Errorf("broker %d left the partition out of its answer: %w", node, protocol.UnknownServerError)
+	}
+	var worst error
+	for _, t := range r.Topics {
+		for _, p := range t.Partitions {
+			tp := TopicPartition{Topic: t.Topic, Partition: p.Partition}
+			if _, asked := offsets[tp]; asked {
+				a.each[tp] = co.commitResult(answerError(node, "OffsetCommit", p.ErrorCode, nil))
+				worst = firstError(a.each[tp], worst)
+			}
+		}
+	}
+	co.reactToCommit(node, memberID, generation, worst)
+	return a
+}
+
+func (co *coordinator) commitRequest(memberID string, generation int32, offsets map[TopicPartition]OffsetAndMetadata) *kmsg.OffsetCommitRequest {
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.MemberID, req.Generation = co.cfg.GroupID, memberID, generation
+	if memberID != "" {
+		req.InstanceID = co.instanceID()
+	}
+	tps := slices.Collect(maps.Keys(offsets))
+	sortPartitions(tps)
+	for i := 0; i < len(tps); {
+		t := kmsg.NewOffsetCommitRequestTopic()
+		t.Topic = tps[i].Topic
+		for ; i < len(tps) && tps[i].Topic == t.Topic; i++ {
+			o := offsets[tps[i]]
+			p := kmsg.NewOffsetCommitRequestTopicPartition()
+			p.Partition, p.Offset, p.Metadata = tps[i].Partition, o.Offset, &o.Metadata
+			p.LeaderEpoch, _ = o.LeaderEpoch()
+			t.Partitions = append(t.Partitions, p)
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
+
+// commitResult gives the errors that tell about the membership their own type.
+func (co *coordinator) commitResult(err error) error {
+	reason := ""
+	switch code, _ := answeredCode(err); code {
+	case protocol.UnknownMemberID, protocol.IllegalGeneration, protocol.StaleMemberEpoch, protocol.FencedMemberEpoch:
+		reason = "the group went on without this consumer, others may own its partitions"
+		if !co.now.Load().subscribed {
+			reason = "the group has members that subscribe, so it takes commits from them only"
+		}
+	case protocol.RebalanceInProgress:
+		reason = "the group rebalances, and this consumer has yet to join again"
+	case protocol.FencedInstanceID:
+		reason = "another consumer with the same GroupInstanceID took this one's place"
+	default:
+		return err
+	}
+	return &CommitFailedError{Reason: reason, Err: err}
+}
+
+func answeredCode(err error) (code ErrorCode, ok bool) {
+	ok = errors.As(err, &code)
+	return code, ok
+}
+
+// reactToCommit tells the machine what an answer means for it.
+func (co *coordinator) reactToCommit(node int32, memberID string, generation int32, err error) {
+	var fenced *CommitFailedError
+	switch code, _ := answeredCode(err); {
+	case code == protocol.NotCoordinator, code == protocol.CoordinatorNotAvailable, code == protocol.RequestTimedOut:
+		co.call(group.CoordinatorLost{Node: node, Err: err})
+	case errors.As(err, &fenced) && generation >= 0:
+		co.call(group.CommitRefused{MemberID: memberID, Generation: generation, Err: err})
+	case co.doubted.Load():
+		co.post(message{event: group.CoordinatorWorks{}})
+	}
+}
