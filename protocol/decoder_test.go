@@ -133,6 +133,7 @@ func TestReadCommitted(t *testing.T) {
 		{"a transaction ends with its marker", Decoder{ReadCommitted: true}, []AbortedTxn{{1, 0}}, []int64{2, 3, 5, 6, 9, 10}},
 		{"lists come in any order", Decoder{ReadCommitted: true}, []AbortedTxn{{1, 10}, {2, 2}, {1, 0}}, []int64{5, 6, 9}},
 		{"a first offset inside a batch", Decoder{ReadCommitted: true}, []AbortedTxn{{2, 3}}, []int64{0, 1, 5, 6, 9, 10}},
+		{"what the producer wrote outside of transactions stays", Decoder{ReadCommitted: true}, []AbortedTxn{{1, 9}}, []int64{0, 1, 2, 3, 5, 6, 9}},
 		{"a commit marker aborts nothing", Decoder{ReadCommitted: true}, []AbortedTxn{{2, 0}, {1, 10}}, []int64{0, 1, 5, 6, 9}},
 		{"a first offset behind the marker", Decoder{ReadCommitted: true}, []AbortedTxn{{1, 5}}, []int64{0, 1, 2, 3, 9, 10}},
 	}
@@ -440,13 +441,17 @@ func TestReleaseHandsMemoryOn(t *testing.T) {
 }
 
 func TestReleaseWaitsForMore(t *testing.T) {
-	src := batch{codec: CodecZstd, recs: numbered(0, maxIndexedRecords+5)}.encode()
+	src := batch{codec: CodecSnappy, recs: numbered(0, maxIndexedRecords+5)}.encode()
+	others := numbered(0, maxIndexedRecords+5) // which fit into the same bytes
+	for i := range others {
+		others[i].value = []byte("not mine")
+	}
 	var d Decoder
 	first, _, err := d.Decode(src, noLimit)
 	require.NoError(t, err)
 	more := first.More()
 	first.Release()
-	other, _, err := d.Decode(src, noLimit)
+	other, _, err := d.Decode(batch{codec: CodecSnappy, recs: others}.encode(), noLimit)
 	require.NoError(t, err)
 	requireRecs(t, numbered(maxIndexedRecords, 5), recsOf(more))
 	more.Release()

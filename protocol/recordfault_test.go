@@ -14,11 +14,11 @@ import (
 
 // payloadOf is a v2 batch of one record with these bytes and a good checksum.
 func payloadOf(payload ...byte) []byte {
-	return batch{lastDelta: 5, payload: payload, count: func(int) int32 { return 1 }}.encode()
+	return batch{base: 10, lastDelta: 5, payload: payload, count: func(int) int32 { return 1 }}.encode()
 }
 
 func withCount(n int32) []byte {
-	return batch{recs: numbered(0, 3), count: func(int) int32 { return n }}.encode()
+	return batch{base: 10, recs: numbered(10, 3), count: func(int) int32 { return n }}.encode()
 }
 
 // patch overwrites bytes of a batch and fixes its checksum.
@@ -29,14 +29,14 @@ func patch(raw []byte, at int, b ...byte) []byte {
 }
 
 func compressedBytes(codec Codec, b []byte) []byte {
-	return batch{codec: codec, recs: numbered(0, 3), compressed: b}.encode()
+	return batch{base: 10, codec: codec, recs: numbered(10, 3), compressed: b}.encode()
 }
 
 func repeated(b byte, n int) []byte { return bytes.Repeat([]byte{b}, n) }
 
 func TestFaultyBatches(t *testing.T) {
 	plain := message(1, 0, rec{offset: 4, key: []byte("k"), value: []byte("v")})
-	v2 := batch{recs: numbered(0, 3)}.encode()
+	v2 := batch{base: 10, recs: numbered(10, 3)}.encode()
 	zeros := compressWith(CodecGzip, nil)
 	tests := []struct {
 		name string
@@ -57,13 +57,18 @@ func TestFaultyBatches(t *testing.T) {
 		{"magic 3", patch(v2, 16, 3), ErrCorrupt},
 		{"magic -1", patch(v2, 16, 255), ErrCorrupt},
 		{"crc", append(bytes.Clone(v2[:len(v2)-1]), v2[len(v2)-1]^1), ErrCorrupt},
-		{"codec 5", batch{codec: 5, recs: numbered(0, 3)}.encode(), ErrCodec},
+		{"codec 5", batch{base: 10, codec: 5, recs: numbered(10, 3)}.encode(), ErrCodec},
 
 		{"record longer than the batch", payloadOf(0x7e, 0, 0, 0, 1, 1, 0), ErrCorrupt},
 		{"record of negative length", payloadOf(1, 0, 0, 0, 1, 1, 0), ErrCorrupt},
 		{"record of length 0", payloadOf(0, 0, 0, 0, 1, 1, 0), ErrCorrupt},
 		{"record ending before its headers", payloadOf(10, 0, 0, 0, 1, 1, 0), ErrCorrupt},
 		{"bytes behind the headers", payloadOf(14, 0, 0, 0, 1, 1, 0, 0), ErrCorrupt},
+		{
+			"a record inside another",
+			batch{base: 10, lastDelta: 5, payload: []byte{26, 0, 0, 0, 1, 1, 0, 12, 0, 0, 0, 1, 1, 0}, count: func(int) int32 { return 2 }}.encode(),
+			ErrCorrupt,
+		},
 		{"key length -2", payloadOf(12, 0, 0, 0, 3, 1, 0), ErrCorrupt},
 		{"key beyond the record", payloadOf(12, 0, 0, 0, 0x7e, 1, 0), ErrCorrupt},
 		{"value length -2", payloadOf(12, 0, 0, 0, 1, 3, 0), ErrCorrupt},
@@ -76,7 +81,7 @@ func TestFaultyBatches(t *testing.T) {
 		{"header value beyond the record", payloadOf(16, 0, 0, 0, 1, 1, 2, 0, 2), ErrCorrupt},
 		{"timestamp of 11 bytes", payloadOf(append(append([]byte{34, 0}, repeated(0x80, 10)...), 0, 0, 1, 1, 0, 0, 0)...), ErrCorrupt},
 		{"length of 6 bytes", payloadOf(append([]byte{0x8c, 0x80, 0x80, 0x80, 0x80, 0}, 0, 0, 0, 1, 1, 0)...), ErrCorrupt},
-		{"offset going back", batch{lastDelta: 5, payload: []byte{12, 0, 0, 2, 1, 1, 0, 12, 0, 0, 0, 1, 1, 0}, count: func(int) int32 { return 2 }}.encode(), ErrCorrupt},
+		{"offset going back", batch{base: 10, lastDelta: 5, payload: []byte{12, 0, 0, 2, 1, 1, 0, 12, 0, 0, 0, 1, 1, 0}, count: func(int) int32 { return 2 }}.encode(), ErrCorrupt},
 		{"control record without a type", batch{attributes: controlBit, recs: []rec{{key: []byte{0, 0}}}}.encode(), ErrCorrupt},
 		{"control record with a null key", batch{attributes: controlBit, recs: []rec{{}}}.encode(), ErrCorrupt},
 
@@ -101,6 +106,7 @@ func TestFaultyBatches(t *testing.T) {
 		{"message key of 2^31-1 bytes", patch(plain, 26, 127, 255, 255, 255), ErrCorrupt},
 		{"message value too short", patch(plain, 31, 0, 0, 0, 0), ErrCorrupt},
 		{"message value too long", patch(plain, 31, 127, 255, 255, 255), ErrCorrupt},
+		{"message value length -2", patch(message(1, 0, rec{offset: 4}), 30, 255, 255, 255, 254), ErrCorrupt},
 		{"message value null with bytes behind", patch(plain, 31, 255, 255, 255, 255), ErrCorrupt},
 		{"wrapper in a wrapper", wrapper(1, CodecGzip, 0, 4, 0, wrapper(1, CodecGzip, 0, 4, 0, plain)), ErrCorrupt},
 		{"wrapper with a null value", message(1, byte(CodecGzip), rec{offset: 4}), ErrCorrupt},
@@ -119,16 +125,17 @@ func TestFaultyBatches(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			before := batch{base: 0, recs: numbered(0, 2)}.encode()
-			src := append(bytes.Clone(before), tt.src...)
+			// With bytes behind it, a record is read in the straight way first.
+			before, behind := batch{recs: numbered(0, 2)}.encode(), batch{base: 20, recs: numbered(20, 2)}.encode()
 			var d Decoder
-			segs, left, err := decodeAll(&d, src, noLimit)
+			segs, left, err := decodeAll(&d, bytes.Join([][]byte{before, tt.src, behind}, nil), noLimit)
 			var fault *BatchError
 			require.ErrorAs(t, err, &fault)
 			require.ErrorIs(t, err, tt.want)
-			require.Len(t, left, len(tt.src), "the error is about the batch at src[n:]")
+			require.Len(t, left, len(tt.src)+len(behind), "the error is about the batch at src[n:]")
 			require.Len(t, segs, 1)
 			requireRecs(t, numbered(0, 2), recsOf(segs[0]))
+			require.Equal(t, int64(2), segs[0].NextOffset())
 			require.Equal(t, int64(binary.BigEndian.Uint64(tt.src)), fault.BaseOffset)
 			if next, ok := fault.NextOffset(); ok {
 				require.Greater(t, next, fault.BaseOffset)
@@ -304,6 +311,11 @@ func TestLZ4FramesCutAnywhere(t *testing.T) {
 	out, err = unlz4(nil, bytes.Repeat(frame.Bytes(), 2), 2, 6000)
 	require.NoError(t, err)
 	require.Len(t, out, 6000)
+	claiming := bytes.Clone(frame.Bytes())
+	claiming[6]++ // the content's size
+	claiming[14] = lz4HeaderChecksum(claiming[4:14])
+	_, err = unlz4(nil, claiming, 2, 1<<20)
+	require.ErrorIs(t, err, ErrCorrupt)
 	_, err = unlz4(nil, frame.Bytes(), 2, 2999)
 	require.ErrorIs(t, err, ErrTooLarge)
 }
