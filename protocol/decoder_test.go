@@ -457,3 +457,24 @@ func TestReleaseWaitsForMore(t *testing.T) {
 	more.Release()
 	other.Release()
 }
+
+func TestSizeCountsWhatASegmentHolds(t *testing.T) {
+	const records = 100
+	plain := batch{recs: numbered(0, records)}.encode()
+	index := int64(records * entrySize)
+	s, _, err := new(Decoder).Decode(plain, noLimit)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, s.Size(), index)
+	require.LessOrEqual(t, s.Size(), 2*index)
+
+	s, _, err = new(Decoder).Decode(batch{codec: CodecGzip, recs: numbered(0, records)}.encode(), noLimit)
+	require.NoError(t, err)
+	data := int64(len(plain) - v2RecordsAt)
+	require.GreaterOrEqual(t, s.Size(), index+data)
+	require.LessOrEqual(t, s.Size(), 2*(index+data))
+
+	s, _, err = new(Decoder).Decode(marker(7, 1, 0), noLimit)
+	require.NoError(t, err)
+	require.Zero(t, s.Size())
+	require.False(t, s.AliasesSource())
+}
