@@ -48,10 +48,17 @@ func (t *Table) Done() map[protocol.TopicPartition]Offset {
 	return m
 }
 
-// MarkCommitted notes that offset was committed.
+// MarkCommitted notes that offset was committed. Whoever commits records that were
+// handed over is done with them.
 func (t *Table) MarkCommitted(tp protocol.TopicPartition, offset int64) {
-	if p := t.parts[tp]; p != nil {
-		p.committed = offset
+	t.syncLive()
+	p := t.parts[tp]
+	if p == nil {
+		return
+	}
+	p.committed = offset
+	if p.done < offset && offset <= p.position {
+		p.done, p.doneEpoch = offset, p.posEpoch
 	}
 }
 
