@@ -6,17 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kafkaconsumer/kafka/assignors"
 	"github.com/kafkaconsumer/kafka/internal/cluster"
 	"github.com/kafkaconsumer/kafka/internal/group"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
-
-// joinGrace is how much longer than the rebalance timeout an answer to JoinGroup
-// or SyncGroup may take on its way.
-const joinGrace = 5 * time.Second
 
 // assign makes the assignments of all members, as the group's leader.
 func (co *coordinator) assign(ctx context.Context, a group.RunAssignor) message {

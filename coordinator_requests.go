@@ -20,6 +20,10 @@ import (
 // protocolType is what consumers call their use of the group protocol.
 const protocolType = "consumer"
 
+// joinGrace is how much longer than the rebalance timeout an answer to JoinGroup
+// or SyncGroup may take on its way.
+const joinGrace = 5 * time.Second
+
 // maxReason is how much of a reason goes to the broker (KIP-800).
 const maxReason = 255
 
