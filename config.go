@@ -288,7 +288,8 @@ type Config struct {
 	// Kafka property: isolation.level.
 	IsolationLevel IsolationLevel
 	// ClientRack is where this client is, for reading from a replica near by
-	// (KIP-392) and rack-aware assignment (KIP-881).
+	// (KIP-392). The group's leader is told it too, for assignors that heed racks
+	// (KIP-881).
 	//
 	// Kafka property: client.rack.
 	ClientRack string

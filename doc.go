@@ -60,10 +60,10 @@
 //
 // # Errors
 //
-// Every error has a type or is one of the Err… values; none is told by its text.
-// Errors about a partition are found as a *[PartitionError], what a broker answered
-// as a *[BrokerError] with its [ErrorCode]. A partition at fault stops and its error
-// is returned, while the others go on; Seek gets past a [CorruptRecordError], a
+// Errors are told apart by errors.As and errors.Is, never by their text. Errors about
+// a partition are found as a *[PartitionError], what a broker answered as a
+// *[BrokerError] with its [ErrorCode]. A partition at fault stops and its error is
+// returned, while the others go on; Seek gets past a [CorruptRecordError], a
 // [BatchTooLargeError] and the like. What passes by itself (a leader that moves, a
 // connection that breaks) is retried and told to Config.Logger and Config.OnEvent.
 //
@@ -71,8 +71,8 @@
 //
 // Methods may be called from any goroutine. One Poll, iteration or channel at a time
 // reads; a second one gets [ErrConcurrentPoll]. A context that ends a call damages
-// nothing. Close may be called from any goroutine too, ends a Poll that waits
-// with [ErrClosed], and returns when no goroutine of the consumer is left.
+// nothing. Close may be called from any goroutine too. It ends a Poll that waits with
+// [ErrClosed], is bounded by its context, and leaves no goroutine behind.
 //
 // # What is not built yet
 //

@@ -28,7 +28,8 @@ var (
 	ErrConcurrentPoll = errors.New("kafka: another poll, iterator or channel is running")
 
 	// ErrNotSubscribed is returned by Poll, Records and Messages before any
-	// Subscribe, SubscribePattern or Assign.
+	// Subscribe, SubscribePattern or Assign, and by EnforceRebalance before either
+	// of the first two.
 	ErrNotSubscribed = errors.New("kafka: neither subscribed to topics nor assigned partitions")
 
 	// ErrNoGroup is returned by what needs a consumer group when Config.GroupID
@@ -40,7 +41,7 @@ var (
 	ErrNotAssigned = errors.New("kafka: partition is not assigned to this consumer")
 
 	// ErrInCallback is returned by a call that a rebalance or commit callback
-	// must not make: Poll, Records, Messages, Subscribe, Assign, Unsubscribe.
+	// must not make: Poll, Records, Messages, Unsubscribe.
 	ErrInCallback = errors.New("kafka: not allowed inside a callback")
 
 	// ErrSubscriptionConflict is returned when topics, a pattern and manual

@@ -41,7 +41,7 @@ type EventPollIntervalExceeded struct {
 }
 
 // EventPartitionStalled: records are known beyond a partition's position, the
-// application polls, and nothing comes.
+// application polls, and nothing comes. This version does not send it.
 type EventPartitionStalled struct {
 	TopicPartition TopicPartition
 	Position       int64
