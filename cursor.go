@@ -19,6 +19,7 @@ type cursor struct {
 	tp   TopicPartition
 
 	channel *channelReader // the channel that it serves, nil for an iterator
+	ends    *ends          // where to stop, nil for nowhere
 }
 
 // peek returns the next record if it is there at once and nothing else is due.
@@ -47,6 +48,10 @@ func (cu *cursor) advance(ctx context.Context, w *waiter) error {
 		cu.release()
 		return err
 	}
+	if err := cu.ends.capture(ctx, c); err != nil {
+		cu.release()
+		return err
+	}
 	table := c.fetcher.acquire()
 	defer c.fetcher.release()
 	if cu.live != nil && (cu.next >= cu.cut.To || !table.LiveValid()) {
@@ -61,8 +66,13 @@ func (cu *cursor) advance(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	c.live.Store(nil)
-	if cuts := table.Take(c.cfg.MaxPollRecords, nil); len(cuts) > 0 {
-		cu.attach(table, cuts[0])
+	cuts := table.Take(c.cfg.MaxPollRecords, nil)
+	for i := range cuts {
+		if cu.live == nil && cu.ends.trim(&cuts[i]) {
+			cu.attach(table, cuts[i])
+		} else {
+			cuts[i].Release()
+		}
 	}
 	return nil
 }
@@ -100,15 +110,6 @@ func (cu *cursor) release() {
 func (c *Consumer) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		c.iterate(ctx, "Records", &cursor{c: c}, yield)
-	}
-}
-
-// RecordsUntilEnd is Records that stops each partition at the end offset captured
-// at the start. This version does not support it: it yields one error, which is
-// errors.ErrUnsupported.
-func (c *Consumer) RecordsUntilEnd(ctx context.Context) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		yield(Record{}, unsupported("RecordsUntilEnd"))
 	}
 }
 
@@ -159,6 +160,9 @@ func (cu *cursor) wait(ctx context.Context) (Record, bool, error) {
 		}
 		if cu.c.disturbed.Load() {
 			continue
+		}
+		if cu.ends.reached(cu.c) {
+			return Record{}, false, nil
 		}
 		if over, err := cu.c.await(ctx, w); over || err != nil {
 			return Record{}, false, silentClose(err)

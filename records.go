@@ -96,12 +96,23 @@ func (r *Records) Partition(tp TopicPartition) iter.Seq[Record] {
 func (r *Records) NextOffsets() map[TopicPartition]OffsetAndMetadata { return r.next }
 
 // Release says that no record of r, and nothing got from one, will be used any
-// more. It must not be called while another goroutine reads r. It is never
-// needed: without it the garbage collector does its work. Calling it twice does
-// nothing.
+// more (Record.Clone excepted), so that its memory can be used again. It must not be
+// called while another goroutine reads r. It is never needed: without it the garbage
+// collector does its work. Calling it twice does nothing. In a program built with
+// -race the memory is overwritten, so that use after Release shows.
 func (r *Records) Release() {
-	r.released = true
-	r.cuts = nil
+	if !r.released {
+		r.released = true
+		fetch.Recycle()
+		releaseCuts(r.cuts)
+		r.cuts, r.ends = nil, nil
+	}
+}
+
+func releaseCuts(cuts []fetch.Cut) {
+	for i := range cuts {
+		cuts[i].Release()
+	}
 }
 
 func (r *Records) checkReleased(method string) {

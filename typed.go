@@ -203,6 +203,7 @@ func (t *TypedConsumer[K, V]) take(limit int) (*TypedRecords[K, V], error) {
 	for i := range cuts {
 		if decoded[i], err = t.decodeCut(&cuts[i]); err != nil {
 			failed = i
+			releaseCuts(cuts[i+1:])
 			cuts = cuts[:i+1]
 			break
 		}
@@ -219,7 +220,10 @@ func (t *TypedConsumer[K, V]) take(limit int) (*TypedRecords[K, V], error) {
 		if table.HandOver(&cuts[i], n) {
 			out.records = append(out.records, decoded[i]...)
 			handed = append(handed, cuts[i])
-		} else if i == failed {
+			continue
+		}
+		cuts[i].Release()
+		if i == failed {
 			err = nil
 		}
 	}

@@ -28,3 +28,7 @@ func (s *Segment) Clone(i int) *Segment {
 	c.runs = c.only[:]
 	return c
 }
+
+// EmptySegment returns a segment without records, for offsets up to next that are
+// known to hold none.
+func EmptySegment(next int64, epoch int32) *Segment { return &Segment{next: next, epoch: epoch} }

@@ -72,10 +72,10 @@ func (t *Table) DecodeDone(task *Task) {
 		t.queueDecode(p)
 		return
 	}
-	t.consumeChunk(p, task.n)
 	if task.seg != nil {
-		t.addSegment(p, task.seg, task.n)
+		t.addSegment(p, newLease(task.seg, task.chunk.buf), task.n)
 	}
+	t.consumeChunk(p, task.n)
 	switch {
 	case task.err != nil:
 		t.decodeFault(p, task.err)
@@ -106,12 +106,13 @@ func (t *Table) consumeChunk(p *Partition, n int) {
 }
 
 // addSegment puts what n bytes were decoded to behind what is decoded already.
-func (t *Table) addSegment(p *Partition, seg *protocol.Segment, n int) {
+func (t *Table) addSegment(p *Partition, l *lease, n int) {
+	seg := l.seg
 	size := seg.Size()
 	if seg.AliasesSource() {
 		size += int64(n)
 	}
-	p.decoded = append(p.decoded, decoded{seg: seg, bytes: size})
+	p.decoded = append(p.decoded, decoded{lease: l, bytes: size})
 	p.bytes += size
 	p.ahead += size
 	t.buffered += size

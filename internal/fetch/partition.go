@@ -114,7 +114,7 @@ const (
 // A decoded is a segment and what it counts for until its last record is handed
 // over.
 type decoded struct {
-	seg   *protocol.Segment
+	*lease
 	bytes int64
 }
 

@@ -2,7 +2,7 @@ package fetch
 
 import (
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/kafkaconsumer/kafka/protocol"
 )
@@ -14,10 +14,16 @@ const (
 	// trustedSize is how large a buffer is made for a length that only a header
 	// claims; a larger one grows as its bytes arrive.
 	trustedSize = 1 << 20
-	// pooledFrom is from how many bytes on a buffer for compressed batches comes
-	// from the pool.
+	// pooledFrom is from how many bytes on a buffer comes from the pool.
 	pooledFrom = pieceSize / 4
 )
+
+// recycling is set once some application releases its records. Until then buffers for
+// uncompressed batches would never come back, and are made no larger than needed.
+var recycling atomic.Bool
+
+// Recycle notes that records are released.
+func Recycle() { recycling.Store(true) }
 
 // A chunk is a buffer of whole batches, compressed ones or uncompressed ones.
 type chunk struct {
@@ -25,7 +31,7 @@ type chunk struct {
 	compressed bool
 	first      bool // the first of its answer: aborted applies from here on
 	aborted    []protocol.AbortedTxn
-	buf        *[]byte // the pooled buffer that data is in, nil if it is not pooled
+	buf        *buffer // the pooled buffer that data is in, nil if it is not pooled
 }
 
 // An answer is what one Fetch answer says of one partition.
@@ -45,13 +51,6 @@ type answer struct {
 
 // reuse returns an empty answer that keeps a's memory.
 func (a answer) reuse() answer { return answer{chunks: a.chunks[:0]} }
-
-// pieces holds buffers for compressed batches, which are free again as soon as
-// they are decompressed.
-var pieces = sync.Pool{New: func() any {
-	b := make([]byte, 0, pieceSize)
-	return &b
-}}
 
 // ReadAnswer reads the answer to q as it arrives. It touches nothing that the Table
 // guards.
@@ -176,19 +175,19 @@ func newChunk(h *protocol.BatchHeader, left int) chunk {
 		c.data = make([]byte, 0, min(h.Size, trustedSize))
 	case h.Control: // a marker stands between batches of another kind
 		c.data = make([]byte, 0, h.Size)
-	case h.Compressed && left >= pooledFrom:
-		c.buf = pieces.Get().(*[]byte)
-		c.data = (*c.buf)[:0]
+	case left >= pooledFrom && (h.Compressed || recycling.Load()):
+		c.buf = newBuffer()
+		c.data = c.buf.b[:0]
 	default:
 		c.data = make([]byte, 0, min(left, pieceSize))
 	}
 	return c
 }
 
-// recycle gives a pooled buffer back. Nothing may refer to the chunk's bytes.
+// recycle gives a pooled buffer back once no segment lies in it.
 func (c *chunk) recycle() {
 	if c.buf != nil {
-		pieces.Put(c.buf)
+		c.buf.release()
 		c.buf, c.data = nil, nil
 	}
 }

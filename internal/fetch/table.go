@@ -280,6 +280,9 @@ func (t *Table) drop(p *Partition) {
 	t.touch(p)
 	p.bytes, p.ahead = 0, 0
 	p.chunks = nil
+	for _, d := range p.decoded {
+		d.release()
+	}
 	p.decoded = nil
 	p.nextIndex = 0
 	p.full = false

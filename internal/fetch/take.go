@@ -14,6 +14,7 @@ type Cut struct {
 	To     int // index behind the last record
 	p      *Partition
 	voided uint64
+	lease  *lease
 }
 
 // TP returns the cut's partition.
@@ -34,7 +35,8 @@ type Live struct {
 }
 
 // Take appends at most limit records to cuts, fairly over the partitions that have
-// some. They stay where they are until HandOver.
+// some. They stay where they are until HandOver. Each cut is to be released when its
+// records are used no longer; one that never is costs nothing but the reuse of memory.
 func (t *Table) Take(limit int, cuts []Cut) []Cut {
 	t.syncLive()
 	t.skipAllEmpty()
@@ -72,7 +74,8 @@ func (t *Table) takeFrom(p *Partition, limit int, cuts []Cut) []Cut {
 		}
 		k := min(seg.Len()-from, limit)
 		if k > 0 {
-			cuts = append(cuts, Cut{Seg: seg, From: from, To: from + k, p: p, voided: p.voided})
+			p.decoded[i].retain()
+			cuts = append(cuts, Cut{Seg: seg, From: from, To: from + k, p: p, voided: p.voided, lease: p.decoded[i].lease})
 			limit -= k
 		}
 		if limit == 0 || from+k < seg.Len() || seg.Unindexed() {
@@ -124,7 +127,9 @@ func (t *Table) skipEmpty(p *Partition) {
 			break
 		}
 		if more := d.seg.More(); more != nil {
-			d.seg = more
+			rest := newLease(more, d.buf)
+			d.release()
+			d.lease = rest
 			p.nextIndex = 0
 			continue
 		}
@@ -146,6 +151,7 @@ func (t *Table) popDecoded(p *Partition) {
 	t.buffered -= d.bytes
 	t.stirred, t.moved = true, true
 	p.advance(d.seg.NextOffset(), d.seg.LastEpoch(), false)
+	d.release()
 	t.updateFull(p)
 }
 
@@ -193,6 +199,7 @@ func (t *Table) rotate(p *Partition) {
 // SetLive registers the cut that is handed over record by record from now on.
 func (t *Table) SetLive(c Cut) *Live {
 	t.syncLive()
+	c.lease.pinned.Store(true) // nobody tells when its records are used no longer
 	t.live.cut = c
 	t.live.active = true
 	t.live.Yielded.Store(int64(c.From - 1))
