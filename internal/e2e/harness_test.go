@@ -101,7 +101,7 @@ func TestKilledAndPausedNodesComeBack(t *testing.T) {
 		d.Produce(t, nil, outside.To("moved", 0, "k", "v"))
 		d.MoveLeader(t, "moved", 0, 1)
 		c.Pause(2)
-		require.Equal(t, map[int32]int64{0: 2}, d.EndOffsets(t, "moved"))
 		c.Continue(2)
+		require.Equal(t, map[int32]int64{0: 2}, d.EndOffsets(t, "moved"))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -144,6 +145,7 @@ func share(t *testing.T, target *Target, join func(group, topic string) (consume
 		produce()
 		return owners(target.DescribeGroup(t, group)) == 2 && len(second()) > 0
 	})
+	defer func() { tellMissing(t, target.EndOffsets(t, topic), append(first.consumed(), second()...)) }()
 	for range rounds {
 		produce()
 	}
@@ -178,6 +180,21 @@ func owners(g outside.Group) int {
 		}
 	}
 	return n
+}
+
+// tellMissing says at a failure which records nobody consumed.
+func tellMissing(t *testing.T, ends map[int32]int64, consumed []place) {
+	if !t.Failed() {
+		return
+	}
+	for p, end := range ends {
+		for offset := range end {
+			if !slices.Contains(consumed, place{p, offset}) {
+				t.Logf("not consumed: partition %d from offset %d, end %d", p, offset, end)
+				break
+			}
+		}
+	}
 }
 
 func waitFor(t *testing.T, what string, done func() bool) {

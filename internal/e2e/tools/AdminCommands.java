@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -25,6 +26,8 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 
 /** The commands of the Driver that Kafka's AdminClient carries out. */
 final class AdminCommands {
@@ -96,7 +99,29 @@ final class AdminCommands {
             r.get("configs").properties().forEach(e -> configs.put(e.getKey(), e.getValue().asText()));
         }
         admin.createTopics(List.of(t.configs(configs))).all().get();
+        awaitLeaders(topic(r));
         return null;
+    }
+
+    /** A topic is created when the controller says so; the brokers learn of it a little later. */
+    private void awaitLeaders(String topic) throws Exception {
+        for (int i = 0; i < 200; i++) {
+            try {
+                if (admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().stream()
+                    .allMatch(p -> p.leader() != null)) {
+                    return;
+                }
+            } catch (ExecutionException e) {
+                if (e.getCause() instanceof UnsupportedVersionException) {
+                    return; // brokers before 0.11 cannot be asked without creating the topic
+                }
+                if (!(e.getCause() instanceof UnknownTopicOrPartitionException)) {
+                    throw e;
+                }
+            }
+            Thread.sleep(50);
+        }
+        throw new IllegalStateException("no leaders for " + topic);
     }
 
     private static List<Integer> integers(JsonNode list) {

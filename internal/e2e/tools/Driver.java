@@ -99,6 +99,9 @@ public final class Driver {
             Properties p = new Properties();
             p.put("bootstrap.servers", bootstrap);
             p.put("linger.ms", "0");
+            // The idempotent producer can get stuck on OUT_OF_ORDER_SEQUENCE_NUMBER when one of several requests on the way to
+            // a young topic fails.
+            p.put("max.in.flight.requests.per.connection", "1");
             p.putAll(properties(r));
             KafkaProducer<byte[], byte[]> made = new KafkaProducer<>(p, new ByteArraySerializer(), new ByteArraySerializer());
             if (p.containsKey("transactional.id")) {
