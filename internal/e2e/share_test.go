@@ -138,10 +138,10 @@ func share(t *testing.T, target *Target, join func(group, topic string) (consume
 	}
 	first := newMember(t, target, group, topic)
 	produce()
-	waitFor(t, "the first member consumes alone", func() bool { return len(first.consumed()) == produced })
+	first.waitFor(t, "the first member consumes alone", func() bool { return len(first.consumed()) == produced })
 
 	second, stop := join(group, topic)
-	waitFor(t, "both members own partitions", func() bool {
+	first.waitFor(t, "both members own partitions", func() bool {
 		produce()
 		return owners(target.DescribeGroup(t, group)) == 2 && len(second()) > 0
 	})
@@ -149,13 +149,13 @@ func share(t *testing.T, target *Target, join func(group, topic string) (consume
 	for range rounds {
 		produce()
 	}
-	waitFor(t, "the two consume everything", func() bool { return len(first.consumed())+len(second()) >= produced })
+	first.waitFor(t, "the two consume everything", func() bool { return len(first.consumed())+len(second()) >= produced })
 	produce()
 	stop()
 	for range rounds {
 		produce()
 	}
-	waitFor(t, "the first member goes on alone", func() bool { return len(first.consumed())+len(second()) >= produced })
+	first.waitFor(t, "the first member goes on alone", func() bool { return len(first.consumed())+len(second()) >= produced })
 
 	times := map[place]int{}
 	for _, p := range append(first.consumed(), second()...) {
@@ -197,9 +197,16 @@ func tellMissing(t *testing.T, ends map[int32]int64, consumed []place) {
 	}
 }
 
-func waitFor(t *testing.T, what string, done func() bool) {
+// waitFor waits until done is true; the end of the member's polling ends it
+// early.
+func (m *member) waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(50 * time.Millisecond) {
+		select {
+		case <-m.done:
+			t.Fatalf("Poll failed (%v) before: %s", m.err, what)
+		default:
+		}
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
