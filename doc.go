@@ -65,7 +65,7 @@
 // *[BrokerError] with its [ErrorCode]. A partition at fault stops and its error is
 // returned, while the others go on; Seek gets past a [CorruptRecordError], a
 // [BatchTooLargeError] and the like. What passes by itself (a leader that moves, a
-// connection that breaks) is retried and told to Config.Logger and Config.OnEvent.
+// connection that breaks) is retried, and Config.Logger tells of it.
 //
 // # Concurrency and closing
 //
