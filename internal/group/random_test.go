@@ -312,7 +312,7 @@ func (w *world) recover() {
 // TestRandomEvents runs machines through random events and checks what must always
 // hold.
 func TestRandomEvents(t *testing.T) {
-	runs := uint64(3000)
+	runs := uint64(1000)
 	if testing.Short() {
 		runs = 300
 	}
