@@ -147,6 +147,7 @@ func (t *Table) Plan(s *Session, version int16, now time.Time) bool {
 	} else {
 		sortMembers(s.changed)
 		sortMembers(s.gone)
+		s.gone = slices.DeleteFunc(s.gone, s.cameBack)
 		s.put(s.changed)
 		s.putForgotten(s.gone)
 	}
@@ -286,6 +287,15 @@ func (s *Session) update(now time.Time) {
 	}
 	clear(s.dirty[len(later):])
 	s.dirty = later
+}
+
+// cameBack tells whether a partition that left is asked for again: brokers forget what
+// a request names as forgotten, even if they are asked for it in the same one.
+func (s *Session) cameBack(m *member) bool {
+	i, found := slices.BinarySearchFunc(s.changed, m.tp, func(c *member, tp protocol.TopicPartition) int {
+		return comparePartitions(c.tp, tp)
+	})
+	return found && s.changed[i].topicID == m.topicID
 }
 
 // leave takes a member out of the session.
