@@ -193,7 +193,7 @@ func checkOffsets(offsets map[TopicPartition]OffsetAndMetadata) error {
 	var errs []error
 	for tp, o := range offsets {
 		if o.Offset < 0 {
-			errs = append(errs, &PartitionError{tp.Topic, tp.Partition, fmt.Errorf("kafka: offset %d is negative", o.Offset)})
+			errs = append(errs, &PartitionError{tp.Topic, tp.Partition, &ArgumentError{Argument: "offset", Value: fmt.Sprint(o.Offset), Reason: "must not be negative"}})
 		}
 	}
 	return errors.Join(errs...)

@@ -97,7 +97,7 @@ func NewConsumer(ctx context.Context, cfg Config) (*Consumer, error) {
 		c.cluster.Close()
 		c.cancel(ErrClosed)
 		c.events.close(bootstrap)
-		return nil, fmt.Errorf("kafka: no broker reached: %w", err)
+		return nil, fmt.Errorf("kafka: no broker reached: %w", publicError(err))
 	}
 	c.start()
 	if len(c.cfg.Topics) > 0 {

@@ -101,6 +101,10 @@ func (l *offsetLookup) ask(ctx context.Context, node int32) (final bool, err err
 		return true, wrongAnswer(node, protocol.KeyOffsetFetch, resp)
 	}
 	code, topics := l.co.offsetsIn(r)
+	if ErrorCode(code) == protocol.GroupIDNotFound { // a group that is not there has committed nothing
+		clear(l.left)
+		return false, nil
+	}
 	if err := answerError(node, "OffsetFetch", code, nil); err != nil {
 		return l.co.offsetFetchFailed(node, err), err
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
 
@@ -74,7 +73,9 @@ func (co *coordinator) retrying(operation string, err error) {
 	if first {
 		t.since = now
 	}
-	note := first || now.Sub(t.noted) >= co.cfg.RetryBackoffMax
+	code, coded := errors.AsType[ErrorCode](err)
+	passing := coded && isPassing(code) && now.Sub(t.since) < co.cfg.RequestTimeout
+	note := !passing && (first || now.Sub(t.noted) >= co.cfg.RetryBackoffMax)
 	if note {
 		t.noted = now
 	}
@@ -83,7 +84,7 @@ func (co *coordinator) retrying(operation string, err error) {
 		t.standing, t.fresh = err, true
 	}
 	t.mu.Unlock()
-	if first {
+	if first && !passing {
 		co.log.Warn("kafka: retrying until it succeeds", "operation", operation, "error", err)
 	}
 	if note {
@@ -128,11 +129,22 @@ func (co *coordinator) expired(elapsed time.Duration) {
 
 // refusesGroup reports errors that another try will not heal soon.
 func refusesGroup(err error) bool {
-	var auth *conn.AuthError
-	var unsupported *UnsupportedVersionError
-	var code ErrorCode
-	return errors.As(err, &auth) || errors.As(err, &unsupported) ||
-		errors.As(err, &code) && (!code.Retriable() && code != protocol.UnknownServerError)
+	if isFinalError(err) {
+		return true
+	}
+	code, ok := errors.AsType[ErrorCode](err)
+	return ok && !code.Retriable() && !isPassing(code)
+}
+
+// isPassing tells whether a code is a step of joining, or one that joining again mends.
+func isPassing(code ErrorCode) bool {
+	switch code {
+	case protocol.UnknownServerError, protocol.MemberIDRequired, protocol.RebalanceInProgress,
+		protocol.UnknownMemberID, protocol.IllegalGeneration:
+		return true
+	default:
+		return false
+	}
 }
 
 // groupError names the group in an error; a nil error stays nil.

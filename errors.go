@@ -64,6 +64,32 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("kafka: Config.%s = %s: %s", e.Field, e.Value, e.Reason)
 }
 
+// An ArgumentError says that an argument of a call cannot be.
+type ArgumentError struct {
+	Argument string // such as "topics"
+	Value    string // what it was
+	Reason   string // what is wrong and what is allowed
+}
+
+func (e *ArgumentError) Error() string {
+	return fmt.Sprintf("kafka: %s = %s: %s", e.Argument, e.Value, e.Reason)
+}
+
+// An AuthenticationError says that a broker refused the client, or the client the
+// broker, in TLS or SASL. It is not retried at once.
+type AuthenticationError struct {
+	Broker  int32  // node id; -1 for a bootstrap server
+	Address string // what was dialled
+	Err     error
+}
+
+func (e *AuthenticationError) Error() string {
+	return fmt.Sprintf("kafka: authentication failed: %v", trimmed{e.Err})
+}
+
+// Unwrap returns the reason.
+func (e *AuthenticationError) Unwrap() error { return e.Err }
+
 // A BrokerError is what a broker answered instead of doing what was asked. It
 // unwraps to its ErrorCode.
 type BrokerError struct {

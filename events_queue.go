@@ -110,9 +110,3 @@ func (p *problems) take() error {
 	p.pending = p.pending[1:]
 	return err
 }
-
-func (p *problems) any() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.pending) > 0
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/kafkaconsumer/kafka/internal/cluster"
+	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/internal/fetch"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
@@ -40,8 +41,15 @@ func publicFault(f fetch.Fault, cfg *Config) error {
 	return publicError(f.Err)
 }
 
-// publicError makes a *BrokerError of what package cluster says a broker answered.
+// publicError makes a *BrokerError of what package cluster says a broker answered, and
+// an *AuthenticationError of what package conn says of TLS and SASL.
 func publicError(err error) error {
+	if e, ok := errors.AsType[*conn.AuthError](err); ok {
+		if _, done := errors.AsType[*AuthenticationError](err); done {
+			return err
+		}
+		return &AuthenticationError{Broker: e.Node, Address: e.Addr.String(), Err: err}
+	}
 	if e, ok := errors.AsType[*cluster.CodeError](err); ok {
 		return &BrokerError{Broker: e.Node, API: e.API, Code: e.Code, Message: e.Message}
 	}

@@ -147,9 +147,7 @@ func (f *fetcher) release() {
 	f.mu.Unlock()
 
 	if unlocated {
-		kick(f.committedKick)
-		kick(f.resetKick)
-		kick(f.validateKick)
+		f.kickLookups()
 	}
 	if decode {
 		kick(f.decodeKick)
@@ -163,6 +161,13 @@ func (f *fetcher) release() {
 	}
 }
 
+// kickLookups wakes the loops that find and check positions.
+func (f *fetcher) kickLookups() {
+	kick(f.committedKick)
+	kick(f.resetKick)
+	kick(f.validateKick)
+}
+
 func brokerInfo(e *protocol.NodeEndpoint) *cluster.BrokerInfo {
 	if e == nil {
 		return nil
@@ -173,11 +178,16 @@ func brokerInfo(e *protocol.NodeEndpoint) *cluster.BrokerInfo {
 func (f *fetcher) kickIdleLoops() {
 	now := time.Now()
 	for _, l := range f.loops {
-		switch s := f.table.Session(l.broker); {
-		case l.idle:
+		if l.idle {
 			l.idle = false
 			kick(l.kick)
-		case s != nil && f.table.WantsSide(s, now):
+			continue
+		}
+		s := f.table.Session(l.broker)
+		if s == nil {
+			continue
+		}
+		if wanted, due := f.table.WantsSide(s, now); wanted || !due.IsZero() {
 			if !l.hasSide {
 				l.hasSide = true
 				f.wg.Go(l.runSide)

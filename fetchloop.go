@@ -22,6 +22,7 @@ type fetchLoop struct {
 
 	hasSide   bool // runSide runs; guarded by fetcher.mu
 	sideKick  chan struct{}
+	refusals  int       // answers in a row that brought nothing and did not wait for anything
 	strikes   int       // sessions in a row that the broker did not take
 	throttled time.Time // until when Fetch is throttled; guarded by fetcher.mu
 }
@@ -52,9 +53,8 @@ func (l *fetchLoop) run() {
 			continue
 		}
 		l.f.prepare(&s.Request)
-		l.f.mu.Lock()
-		ok := l.f.table.Plan(s, version, time.Now())
-		l.f.mu.Unlock()
+		ok := l.f.acquire().Plan(s, version, time.Now())
+		l.f.release()
 		if ok {
 			l.exchange(s)
 		}
@@ -152,6 +152,7 @@ func isFinalError(err error) bool {
 
 // exchange sends the session's request and takes its answer in.
 func (l *fetchLoop) exchange(s *fetch.Session) {
+	began := time.Now()
 	err := l.f.stream(l.link, &s.Request, &l.resp)
 	if err != nil {
 		l.f.log.Debug("fetch failed", "broker", l.broker, "error", err)
@@ -160,17 +161,33 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 		l.failed(err)
 		return
 	}
+	hasty := l.resp.ThrottleMillis == 0 && s.Brought() == 0 && time.Since(began) < l.f.cfg.FetchMaxWait/2
 	table := l.f.acquire()
 	sound := table.Apply(s, &l.resp, time.Now())
+	if hasty && sound {
+		l.refusals++
+	} else {
+		l.refusals = 0
+	}
 	throttle := throttleOfFetch(s.Version, &l.resp)
 	l.throttled = time.Now().Add(throttle)
 	l.f.release()
 	l.link.Throttle(throttle)
+	l.slowDown()
 	if sound {
 		l.strikes = 0
 	} else {
 		l.f.log.Debug("fetch session ended", "broker", l.broker, "error", l.resp.ErrorCode)
 		l.refused(l.resp.ErrorCode)
+	}
+}
+
+// slowDown keeps a broker that answers at once, with nothing, from being asked all the
+// time: it should hold a request for FetchMaxWait instead.
+func (l *fetchLoop) slowDown() {
+	const patience = 10
+	if l.refusals > patience {
+		l.sleep(time.Now().Add(l.f.cfg.FetchMaxWait))
 	}
 }
 

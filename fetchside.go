@@ -51,12 +51,12 @@ func (side *sideLoop) fetch() (retry time.Time, ended bool) {
 		f.mu.Unlock()
 		return time.Time{}, true
 	}
-	wanted := f.table.WantsSide(s, time.Now())
+	wanted, due := f.table.WantsSide(s, time.Now())
 	throttled := l.throttled
 	f.mu.Unlock()
 	if !wanted {
 		side.empty = 0
-		return time.Time{}, false
+		return due, false
 	}
 	if time.Now().Before(throttled) {
 		return throttled, false
@@ -72,7 +72,11 @@ func (side *sideLoop) fetch() (retry time.Time, ended bool) {
 	f.prepare(&side.req)
 	f.mu.Lock()
 	ok, retry := f.table.PlanSide(&side.req, s, version, time.Now())
+	unlocated := f.table.TakeUnlocated()
 	f.mu.Unlock()
+	if unlocated {
+		f.kickLookups()
+	}
 	if !ok {
 		return retry, false
 	}

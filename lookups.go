@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -49,7 +48,7 @@ func (c *Consumer) OffsetsForTimes(ctx context.Context, times map[TopicPartition
 	for tp, t := range times {
 		ms := t.UnixMilli()
 		if ms < 0 {
-			errs = append(errs, &PartitionError{tp.Topic, tp.Partition, fmt.Errorf("kafka: time %v is before 1970", t)})
+			errs = append(errs, &PartitionError{tp.Topic, tp.Partition, &ArgumentError{Argument: "time", Value: t.String(), Reason: "must not be before 1970"}})
 		}
 		spec[tp] = ms
 	}

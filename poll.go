@@ -37,7 +37,7 @@ func (c *Consumer) Poll(ctx context.Context, timeout time.Duration) (*Records, e
 // PollMax is Poll with another bound than MaxPollRecords, which must be positive.
 func (c *Consumer) PollMax(ctx context.Context, timeout time.Duration, maxRecords int) (*Records, error) {
 	if maxRecords <= 0 {
-		return nil, &ConfigError{Field: "PollMax.maxRecords", Value: fmt.Sprint(maxRecords), Reason: "must be positive"}
+		return nil, &ArgumentError{Argument: "maxRecords", Value: fmt.Sprint(maxRecords), Reason: "must be positive"}
 	}
 	if err := c.beginReading(ctx, "Poll"); err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (c *Consumer) Seek(tp TopicPartition, offset int64) error {
 // SeekTo is Seek to an offset with its leader epoch, such as Committed returns.
 func (c *Consumer) SeekTo(tp TopicPartition, o OffsetAndMetadata) error {
 	if o.Offset < 0 {
-		return &PartitionError{tp.Topic, tp.Partition, fmt.Errorf("kafka: cannot seek to offset %d: it is negative", o.Offset)}
+		return &PartitionError{tp.Topic, tp.Partition, &ArgumentError{Argument: "offset", Value: fmt.Sprint(o.Offset), Reason: "must not be negative"}}
 	}
 	epoch, known := o.LeaderEpoch()
 	if !known {

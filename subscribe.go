@@ -20,7 +20,7 @@ import (
 // (Unsubscribe ends a subscription); a name that Kafka does not allow; ErrClosed.
 func (c *Consumer) Subscribe(topics []string, opts ...SubscribeOption) error {
 	if len(topics) == 0 {
-		return &ConfigError{Field: "Topics", Value: "[]", Reason: "must not be empty; Unsubscribe ends a subscription"}
+		return &ArgumentError{Argument: "topics", Value: "[]", Reason: "must not be empty; Unsubscribe ends a subscription"}
 	}
 	if err := checkTopics(topics); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (c *Consumer) Subscribe(topics []string, opts ...SubscribeOption) error {
 // out unless IncludeInternalTopics is set. Otherwise it is like Subscribe.
 func (c *Consumer) SubscribePattern(pattern *regexp.Regexp, opts ...SubscribeOption) error {
 	if pattern == nil || pattern.String() == "" {
-		return &ConfigError{Field: "pattern", Value: "empty", Reason: "must not be empty"}
+		return &ArgumentError{Argument: "pattern", Value: "empty", Reason: "must not be empty"}
 	}
 	return c.subscribe(opts, func(s *subs.State) error {
 		return s.SubscribePattern(pattern, c.cfg.IncludeInternalTopics)
@@ -90,13 +90,13 @@ func (c *Consumer) Assign(tps ...TopicPartition) error {
 		return err
 	}
 	if len(tps) == 0 {
-		return &ConfigError{Field: "partitions", Value: "[]", Reason: "must not be empty; Unsubscribe ends an assignment"}
+		return &ArgumentError{Argument: "tps", Value: "[]", Reason: "must not be empty; Unsubscribe ends an assignment"}
 	}
 	topics := make([]string, len(tps))
 	for i, tp := range tps {
 		topics[i] = tp.Topic
 		if tp.Partition < 0 {
-			return &PartitionError{tp.Topic, tp.Partition, errors.New("kafka: partition number is negative")}
+			return &PartitionError{tp.Topic, tp.Partition, &ArgumentError{Argument: "partition", Value: fmt.Sprint(tp.Partition), Reason: "must not be negative"}}
 		}
 	}
 	if err := checkTopics(topics); err != nil {
@@ -297,7 +297,7 @@ func checkTopics(topics []string) error {
 	var errs []error
 	for _, name := range topics {
 		if err := checkTopicName(name); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, &ArgumentError{Argument: "topic", Value: fmt.Sprintf("%q", name), Reason: err.Error()})
 		}
 	}
 	return errors.Join(errs...)

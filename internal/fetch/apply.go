@@ -91,7 +91,6 @@ func (t *Table) applyRequest(q *Request, sound bool, now time.Time) {
 }
 
 func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
-	p.fresh = false
 	if a.diverges || a.code != protocol.None {
 		t.applyRefusal(p, a, now)
 		return
@@ -108,10 +107,10 @@ func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
 		p.waitDecode = true
 		t.touch(p)
 	case a.need > 0:
-		t.growSize(p, a.need)
+		t.cutShort(p, a)
 	}
-	if p.follower >= 0 && now.After(p.followUntil) {
-		t.follow(p, -1, now)
+	if p.follower >= 0 && p.source == p.follower && a.preferred < 0 {
+		p.strayed = 0
 	}
 }
 
@@ -125,9 +124,7 @@ func (t *Table) addChunks(p *Partition, a *answer) {
 	a.chunks = a.chunks[:0]
 	if a.next > p.fetchOffset {
 		p.fetchOffset = a.next
-		if a.nextEpoch >= 0 {
-			p.fetchEpoch = a.nextEpoch
-		}
+		p.fetchEpoch = p.epochAfter(a.nextEpoch)
 	} else {
 		p.waitDecode, p.uncertain = true, true
 	}
@@ -136,16 +133,33 @@ func (t *Table) addChunks(p *Partition, a *answer) {
 	t.queueDecode(p)
 }
 
-// growSize asks for more of a partition whose next batch did not fit: brokers
-// before Fetch v3 cut it (KIP-74).
-func (t *Table) growSize(p *Partition, need int) {
-	most := t.limits.MaxFrameBytes - frameMargin
-	if int64(need) > int64(most) {
-		t.fault(p, &SizeError{Offset: p.fetchOffset, Size: need, Limit: most})
-		return
+// epochAfter returns the epoch of the last batch read: what its header says, unless it
+// cannot be. The checksum of a batch does not cover it, and a broker that is asked with a
+// wrong one would take the log for truncated.
+func (p *Partition) epochAfter(said int32) int32 {
+	if p.source == p.leader && p.leaderEpoch >= 0 && said > p.leaderEpoch {
+		return -1
 	}
-	p.size = max(p.size, int32(need))
-	t.touch(p)
+	return max(said, p.fetchEpoch)
+}
+
+// cutShort acts on a first batch that was cut. Brokers before Fetch v3 cut it where it
+// is larger than what was asked for (KIP-74): more is asked for. Otherwise the length in
+// its header is wrong.
+func (t *Table) cutShort(p *Partition, a *answer) {
+	most := t.limits.MaxFrameBytes - frameMargin
+	switch {
+	case a.whole || a.need <= int(p.size) && a.uncapped:
+		t.decodeFault(p, &protocol.BatchError{
+			BaseOffset: p.fetchOffset, Next: -1,
+			Err: fmt.Errorf("%w: batch of %d bytes was cut", protocol.ErrCorrupt, a.need),
+		})
+	case a.need > int(most) && a.uncapped:
+		t.fault(p, &SizeError{Offset: p.fetchOffset, Size: a.need, Limit: most})
+	default:
+		p.size = max(p.size, min(int32(a.need), most))
+		t.touch(p)
+	}
 }
 
 // frameMargin is what an answer needs besides the one batch.
@@ -178,7 +192,7 @@ func (t *Table) applyRefusal(p *Partition, a *answer, now time.Time) {
 	}
 	switch {
 	case p.follower >= 0 && a.code != protocol.None: // the leader knows better
-		t.follow(p, -1, now)
+		t.avoidFollower(p, now)
 	case a.code != protocol.None:
 		t.applyError(p, a.code, now)
 	default:
@@ -279,6 +293,7 @@ func (t *Table) dropChunks(p *Partition) {
 		t.buffered -= n
 	}
 	p.chunks = nil
+	p.dropped++
 }
 
 // settle acts on p's tail once everything before it was handed over.

@@ -55,6 +55,9 @@ func (t *Table) passOver(p *Partition, end int64) {
 	t.touch(p)
 }
 
+// Brought returns how many partitions the answer told something of.
+func (q *Request) Brought() int { return len(q.answered) }
+
 // isEmpty tells whether the answer brought no records and no trouble at all.
 func (q *Request) isEmpty() bool {
 	return !slices.ContainsFunc(q.answered, func(m *member) bool {

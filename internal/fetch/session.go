@@ -28,6 +28,9 @@ type Session struct {
 	busy    bool  // a request is under way
 	asked   time.Time
 
+	leaseEnd time.Time // when the first of its followed partitions goes back to its leader
+	rackless time.Time // until when the broker is not told of the consumer's rack
+
 	noSessions bool
 	first      int // below version 7: where the next request begins
 }
@@ -135,30 +138,32 @@ func (t *Table) Plan(s *Session, version int16, now time.Time) bool {
 			return false
 		}
 	}
+	t.expireLeases(s, now)
 	version = s.settleVersion(version)
+	t.checkPositions(s, version)
 	full := version < sessionVersion || s.noSessions || s.epoch <= 0
 	s.update(now)
 	if len(s.members) == 0 {
 		return false
 	}
-	s.Version = version
+	limit := min(int64(t.limits.FetchMaxBytes), s.sum, max(room/int64(t.hungrySessions(s)), 1))
 	if full {
-		s.planFull(t.limits.FetchMaxBytes)
+		limit = s.planFull(limit)
 	} else {
+		s.keepReturned()
 		sortMembers(s.changed)
 		sortMembers(s.gone)
-		s.gone = slices.DeleteFunc(s.gone, s.cameBack)
 		s.put(s.changed)
 		s.putForgotten(s.gone)
 	}
 	clear(s.gone)
 	clear(s.changed)
 	s.gone, s.changed = s.gone[:0], s.changed[:0]
+	s.hideRack(&s.Request, now)
 	s.Wire.SessionID, s.Wire.SessionEpoch = s.id, s.epoch
 	if version < sessionVersion || s.noSessions {
 		s.Wire.SessionID, s.Wire.SessionEpoch = 0, -1
 	}
-	limit := min(int64(t.limits.FetchMaxBytes), s.sum, max(room/int64(t.hungrySessions(s)), 1))
 	s.Wire.MaxBytes = int32(limit)
 	s.room = limit
 	t.reserved += limit
@@ -168,33 +173,60 @@ func (t *Table) Plan(s *Session, version int16, now time.Time) bool {
 	return true
 }
 
+// checkPositions has leaders confirm positions that came with an epoch.
+func (t *Table) checkPositions(s *Session, version int16) {
+	for _, p := range s.dirty {
+		if p.home == s && p.unchecked {
+			p.unchecked = false
+			t.validate(p, version)
+		}
+	}
+}
+
+// hideRack keeps the broker from naming followers after one failed.
+func (s *Session) hideRack(q *Request, now time.Time) {
+	if now.Before(s.rackless) {
+		q.Wire.Rack = ""
+	}
+}
+
 // longPoll is how long a request is under way before what becomes fetchable is asked
 // for beside it.
 const longPoll = 10 * time.Millisecond
 
 // PlanSide builds a request beside the session's, for partitions that became
-// fetchable by a seek, a resume or an assignment while a long poll is under way. It
-// returns false when there are none; retry tells when there may be, zero for not
-// before something else happens.
+// fetchable while a long poll is under way: by a seek, a resume, an assignment, a new
+// leader, or because the application made room. It returns false when there are none;
+// retry tells when there may be, zero for not before something else happens.
 func (t *Table) PlanSide(q *Request, s *Session, version int16, now time.Time) (ok bool, retry time.Time) {
 	q.clear()
-	if !s.busy || !t.freshAt(s, now) || t.room() <= 0 {
-		return false, time.Time{}
+	if wanted, retry := t.WantsSide(s, now); !wanted || t.room() <= 0 {
+		return false, retry
 	}
 	if due := s.asked.Add(longPoll); now.Before(due) {
 		return false, due
 	}
 	q.Version = version
 	for _, p := range s.dirty {
-		if p.home == s && p.fresh && p.topicID == ([16]byte{}) {
+		if p.home == s && p.topicID == ([16]byte{}) {
 			q.Version = min(q.Version, topicIDVersion-1)
 		}
 	}
+	t.checkPositions(s, version)
+	size := int64(0)
 	for _, p := range s.dirty {
-		if p.home == s && p.fresh && p.fetchable(now) {
-			p.onSide = q.add(p)
-			p.onSide.ask()
+		if !p.asksBeside(s, now) {
+			continue
 		}
+		if version < cappedVersion && size > 0 && size+int64(p.size) > sideBytes {
+			break
+		}
+		size += int64(p.size)
+		p.onSide = q.add(p)
+		p.onSide.ask()
+	}
+	if len(q.members) == 0 {
+		return false, time.Time{}
 	}
 	sortMembers(q.members)
 	for i, m := range q.members {
@@ -203,6 +235,7 @@ func (t *Table) PlanSide(q *Request, s *Session, version int16, now time.Time) (
 	q.put(q.members)
 	q.Wire.SessionID, q.Wire.SessionEpoch = 0, -1
 	q.Wire.MaxWaitMillis, q.Wire.MinBytes = 0, 0
+	s.hideRack(q, now)
 	q.room = min(sideBytes, int64(t.limits.FetchMaxBytes), t.room())
 	q.Wire.MaxBytes = int32(q.room)
 	t.reserved += q.room
@@ -213,23 +246,37 @@ func (t *Table) PlanSide(q *Request, s *Session, version int16, now time.Time) (
 // sideBytes bounds an answer beside a long poll.
 const sideBytes = 1 << 20
 
-// freshAt tells whether something became fetchable beside the session's request.
-func (t *Table) freshAt(s *Session, now time.Time) bool {
-	return slices.ContainsFunc(s.dirty, func(p *Partition) bool {
-		return p.home == s && p.fresh && p.fetchable(now)
-	})
+// asksBeside tells whether p is to be asked for beside the session's request: it may be
+// fetched, and what that request says of it, if anything, is void.
+func (p *Partition) asksBeside(s *Session, now time.Time) bool {
+	return p.home == s && p.fetchable(now) && (p.member == nil || p.member.void())
 }
 
-// WantsSide tells whether PlanSide may have something to ask for.
-func (t *Table) WantsSide(s *Session, now time.Time) bool { return s.busy && t.freshAt(s, now) }
+// WantsSide tells whether PlanSide may have something to ask for, and if not, when it
+// may without anything else happening; zero means never.
+func (t *Table) WantsSide(s *Session, now time.Time) (wanted bool, retry time.Time) {
+	if !s.busy {
+		return false, time.Time{}
+	}
+	for _, p := range s.dirty {
+		switch {
+		case p.asksBeside(s, now):
+			return true, time.Time{}
+		case p.home == s && p.wanted() && now.Before(p.retryAt) && (retry.IsZero() || p.retryAt.Before(retry)):
+			retry = p.retryAt
+		}
+	}
+	return false, retry
+}
 
 // settleVersion returns the version of the next request. Topics are named by their
 // ids only when all have one; a change of naming needs a new session.
 func (s *Session) settleVersion(version int16) int16 {
 	if version >= topicIDVersion {
 		noID := func(p *Partition) bool { return p.home == s && p.topicID == [16]byte{} }
+		named := s.Version < topicIDVersion // else all members have an id
 		if slices.ContainsFunc(s.dirty, noID) ||
-			slices.ContainsFunc(s.members, func(m *member) bool { return s.Version < topicIDVersion && noID(m.p) }) {
+			named && slices.ContainsFunc(s.members, func(m *member) bool { return noID(m.p) }) {
 			version = topicIDVersion - 1
 		}
 	}
@@ -268,6 +315,9 @@ func (s *Session) update(now time.Time) {
 		case p.home != s:
 			continue
 		case p.fetchable(now):
+			if p.member != nil && p.member.topicID != p.topicID { // the topic was created again
+				s.leave(p.member)
+			}
 			if p.member == nil {
 				p.member = s.add(p)
 			}
@@ -289,15 +339,6 @@ func (s *Session) update(now time.Time) {
 	s.dirty = later
 }
 
-// cameBack tells whether a partition that left is asked for again: brokers forget what
-// a request names as forgotten, even if they are asked for it in the same one.
-func (s *Session) cameBack(m *member) bool {
-	i, found := slices.BinarySearchFunc(s.changed, m.tp, func(c *member, tp protocol.TopicPartition) int {
-		return comparePartitions(c.tp, tp)
-	})
-	return found && s.changed[i].topicID == m.topicID
-}
-
 // leave takes a member out of the session.
 func (s *Session) leave(m *member) {
 	if m == nil {
@@ -313,9 +354,16 @@ func (s *Session) leave(m *member) {
 	}
 }
 
+// keepReturned keeps partitions that left and came back from being forgotten: brokers
+// add what a request names before they forget.
+func (s *Session) keepReturned() {
+	s.gone = slices.DeleteFunc(s.gone, func(m *member) bool { return s.byKey[s.key(m)] != nil })
+}
+
 // planFull lists all members. Brokers below Fetch v3 put no cap on an answer, so they
-// are asked for as many partitions as fit at once, in turns.
-func (s *Session) planFull(fetchMaxBytes int32) {
+// are asked for as many partitions as fit at once, in turns. It returns how many bytes
+// may come.
+func (s *Session) planFull(limit int64) int64 {
 	s.Wire.Forgotten = s.Wire.Forgotten[:0]
 	sortMembers(s.members)
 	for i, m := range s.members {
@@ -329,12 +377,15 @@ func (s *Session) planFull(fetchMaxBytes int32) {
 	n := len(asked)
 	if s.Version < cappedVersion {
 		n = 0
-		for sum := int64(0); n < len(asked); n++ {
-			sum += int64(asked[n].wire.MaxBytes)
-			if n > 0 && sum > int64(fetchMaxBytes) {
+		sum := int64(0)
+		for ; n < len(asked); n++ {
+			size := int64(asked[n].wire.MaxBytes)
+			if n > 0 && sum+size > limit {
 				break
 			}
+			sum += size
 		}
+		limit = sum
 	}
 	s.put(asked[:n])
 	if n < len(asked) {
@@ -342,6 +393,7 @@ func (s *Session) planFull(fetchMaxBytes int32) {
 	} else {
 		s.first++
 	}
+	return limit
 }
 
 // room is how much more may be fetched.
@@ -385,6 +437,7 @@ func (t *Table) dropPaused() {
 	for _, p := range t.parts {
 		if p.paused && p.bytes > 0 && !p.decoding {
 			t.drop(p)
+			p.tail = tail{} // what is behind the records comes with them again
 			p.refetchFrom(p.position, p.posEpoch)
 			t.touch(p)
 		}
