@@ -27,18 +27,14 @@ func (l *fetchLoop) runSide() {
 
 // A sideLoop is the state of a fetchLoop's side connection.
 type sideLoop struct {
-	l     *fetchLoop
-	req   fetch.Request
-	resp  protocol.FetchResponse
-	link  *conn.Link
-	empty int // answers in a row without records
+	l    *fetchLoop
+	req  fetch.Request
+	resp protocol.FetchResponse
+	link *conn.Link
 }
 
-// How long to wait after an answer without records.
-const (
-	sideWait    = 50 * time.Millisecond
-	sideWaitMax = 500 * time.Millisecond
-)
+// sideRetry is how long to wait after a side connection could not be made.
+const sideRetry = 500 * time.Millisecond
 
 // fetch sends one request if there is something to ask for, and tells when to look
 // again; zero means when kicked.
@@ -55,7 +51,6 @@ func (side *sideLoop) fetch() (retry time.Time, ended bool) {
 	throttled := l.throttled
 	f.mu.Unlock()
 	if !wanted {
-		side.empty = 0
 		return due, false
 	}
 	if time.Now().Before(throttled) {
@@ -63,7 +58,7 @@ func (side *sideLoop) fetch() (retry time.Time, ended bool) {
 	}
 	var err error
 	if side.link, err = f.linkTo(l.broker, conn.Side, side.link); err != nil {
-		return time.Now().Add(sideWaitMax), false
+		return time.Now().Add(sideRetry), false
 	}
 	version, err := pickFetch(side.link)
 	if err != nil {
@@ -80,27 +75,22 @@ func (side *sideLoop) fetch() (retry time.Time, ended bool) {
 	if !ok {
 		return retry, false
 	}
-	return side.exchange(), false
+	side.exchange()
+	return time.Now(), false
 }
 
-func (side *sideLoop) exchange() (retry time.Time) {
+// exchange sends the request and takes its answer in.
+func (side *sideLoop) exchange() {
 	f := side.l.f
-	if err := f.stream(side.link, &side.req, &side.resp); err != nil || side.resp.ErrorCode != protocol.None {
-		f.acquire().DiscardSide(&side.req)
-		f.release()
-		return time.Now().Add(sideWaitMax)
-	}
+	err := f.stream(side.link, &side.req, &side.resp)
 	table := f.acquire()
-	brought := table.ApplySide(&side.req, time.Now())
-	f.release()
-	side.link.Throttle(throttleOfFetch(side.req.Version, &side.resp))
-	if brought {
-		side.empty = 0
-		return time.Now()
+	defer f.release()
+	if err != nil || side.resp.ErrorCode != protocol.None {
+		table.DiscardSide(&side.req, time.Now())
+		return
 	}
-	wait := min(sideWait<<min(side.empty, 4), sideWaitMax)
-	side.empty++
-	return time.Now().Add(wait)
+	table.ApplySide(&side.req, time.Now())
+	side.link.Throttle(throttleOfFetch(side.req.Version, &side.resp))
 }
 
 func (side *sideLoop) disconnect() {

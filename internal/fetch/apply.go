@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -43,13 +42,15 @@ func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) b
 	return sound
 }
 
-// ApplySide takes over the answer to a request beside the session's. It returns
-// whether it brought records.
-func (t *Table) ApplySide(q *Request, now time.Time) (brought bool) {
-	brought = slices.ContainsFunc(q.answered, func(m *member) bool { return len(m.answer.chunks) > 0 })
+// ApplySide takes over the answer to a request beside the session's.
+func (t *Table) ApplySide(q *Request, now time.Time) {
+	for _, m := range q.members {
+		if !m.void() {
+			m.p.askedBeside(len(m.answer.chunks) > 0, now)
+		}
+	}
 	t.applyRequest(q, true, now)
 	t.endSide(q)
-	return brought
 }
 
 // Discard ends a session's request whose answer did not come.
@@ -60,8 +61,11 @@ func (t *Table) Discard(s *Session) {
 }
 
 // DiscardSide ends a request beside the session's whose answer did not come.
-func (t *Table) DiscardSide(q *Request) {
-	t.applyRequest(q, false, time.Time{})
+func (t *Table) DiscardSide(q *Request, now time.Time) {
+	for _, m := range q.members {
+		m.p.besideAt = now.Add(besideWaitMax)
+	}
+	t.applyRequest(q, false, now)
 	t.endSide(q)
 }
 

@@ -9,12 +9,13 @@ import (
 
 // A Task is one piece of decoding, done by Run outside of the Table's lock.
 type Task struct {
-	p         *Partition
-	refetched uint64
-	chunk     chunk
-	seg       *protocol.Segment
-	n         int
-	err       error
+	p       *Partition
+	dropped uint64
+	at      int64 // the offset behind everything decoded before
+	chunk   chunk
+	seg     *protocol.Segment
+	n       int
+	err     error
 }
 
 // aheadLimit is how many decoded bytes of a partition may wait for the
@@ -47,7 +48,7 @@ func (t *Table) NextDecode() (task Task, ok bool) {
 			continue
 		}
 		p.decoding = true
-		return Task{p: p, refetched: p.refetched, chunk: p.chunks[0]}, true
+		return Task{p: p, dropped: p.dropped, at: p.decodeAt, chunk: p.chunks[0]}, true
 	}
 	t.decodeQueue = nil
 	return Task{}, false
@@ -60,30 +61,44 @@ func (task *Task) Run() {
 		task.p.decoder.BeginAnswer(task.chunk.aborted)
 	}
 	task.seg, task.n, task.err = task.p.decoder.Decode(task.chunk.data, aheadLimit)
+	if task.chunk.doubt != "" && task.err == nil {
+		task.seg, task.n = nil, 0
+		task.err = &protocol.BatchError{BaseOffset: task.at, Next: -1, Err: fmt.Errorf("%w: %s", protocol.ErrCorrupt, task.chunk.doubt)}
+	}
 }
 
 // DecodeDone takes over what Run decoded.
 func (t *Table) DecodeDone(task *Task) {
 	p := task.p
 	p.decoding = false
-	if p.refetched != task.refetched || t.parts[p.tp] != p {
+	t.stirred = true
+	if p.dropped != task.dropped || t.parts[p.tp] != p {
 		p.decoder.Reset()
-		t.settle(p)
-		t.queueDecode(p)
+		t.decodeEnded(p)
 		return
 	}
 	if task.seg != nil {
 		t.addSegment(p, newLease(task.seg, task.chunk.buf), task.n)
 	}
 	t.consumeChunk(p, task.n)
-	switch {
-	case task.err != nil:
+	if task.err != nil {
 		t.decodeFault(p, task.err)
-	case len(p.chunks) == 0 && p.waitDecode:
-		t.decodedAll(p)
+	}
+	t.updateFull(p)
+	t.decodeEnded(p)
+}
+
+// decodeEnded goes on with what waited for p to be decoded.
+func (t *Table) decodeEnded(p *Partition) {
+	if !p.undecoded() {
+		if p.waitDecode {
+			t.decodedAll(p)
+		}
+		if p.doubtful {
+			t.unlocated = true
+		}
 	}
 	t.settle(p)
-	t.updateFull(p)
 	t.queueDecode(p)
 }
 
@@ -117,6 +132,7 @@ func (t *Table) addSegment(p *Partition, l *lease, n int) {
 	p.ahead += size
 	t.buffered += size
 	p.decodeAt = max(p.decodeAt, seg.NextOffset())
+	p.decodeEpoch = max(p.decodeEpoch, seg.LastEpoch())
 	t.updateReady(p)
 }
 
@@ -145,13 +161,32 @@ func (t *Table) decodedAll(p *Partition) {
 // hears of it; what will be the same again is told at once.
 func (t *Table) decodeFault(p *Partition, err error) {
 	if !errors.Is(err, protocol.ErrCorrupt) || p.retriedAt == p.decodeAt {
-		t.fault(p, err)
+		t.fault(p, p.plausible(err))
 		return
 	}
 	p.retriedAt = p.decodeAt
 	t.dropChunks(p)
-	p.refetchFrom(p.decodeAt, p.fetchEpoch)
+	p.refetchFrom(p.decodeAt, p.decodeEpoch)
+	if p.follower >= 0 {
+		t.backToLeader(p)
+	}
 	t.touch(p)
+}
+
+// plausible leaves out of a batch's error what its damaged header cannot tell.
+func (p *Partition) plausible(err error) error {
+	e, ok := errors.AsType[*protocol.BatchError](err)
+	if !ok || p.highWatermark < 0 {
+		return err
+	}
+	clean := *e
+	if e.BaseOffset < 0 || e.BaseOffset > p.highWatermark {
+		clean.BaseOffset = p.decodeAt
+	}
+	if e.Next <= p.decodeAt || e.Next > p.highWatermark+1 {
+		clean.Next = -1
+	}
+	return &clean
 }
 
 // HasUndecoded tells whether NextDecode may return something.

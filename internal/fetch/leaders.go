@@ -49,6 +49,7 @@ func (t *Table) updateTopicID(p *Partition, id [16]byte) {
 	p.leaderEpoch = -1
 	p.highWatermark, p.lastStable, p.logStart = -1, -1, -1
 	t.startReset(p, TimeEarliest, "topic was created again")
+	p.appeared = true
 }
 
 // setLeader notes the leader and its epoch.
@@ -60,14 +61,16 @@ func (t *Table) setLeader(p *Partition, broker, epoch int32) {
 	p.leader, p.leaderEpoch = broker, epoch
 	p.follower = -1
 	t.place(p)
-	t.validate(p, newer)
+	if newer {
+		t.validate(p, t.version)
+	}
 	t.touch(p)
 }
 
 // validate has the leader asked whether its log is still the one that p was read from
 // (KIP-320), where Fetch does not tell by itself.
-func (t *Table) validate(p *Partition, doubtful bool) {
-	if doubtful && p.known() && p.posEpoch >= 0 && t.version >= epochVersion && t.version < divergingVersion {
+func (t *Table) validate(p *Partition, version int16) {
+	if p.known() && p.fetchEpoch >= 0 && version >= epochVersion && version < divergingVersion {
 		p.doubtful = true
 		p.refetched++
 		t.unlocated = true
@@ -98,7 +101,7 @@ func (t *Table) BrokerFailed(broker int32, err error, final bool, now time.Time)
 			continue
 		}
 		if p.follower >= 0 { // the leader is still there to be asked
-			t.follow(p, -1, now)
+			t.avoidFollower(p, now)
 			continue
 		}
 		t.retryLater(p, err, now)
@@ -109,10 +112,51 @@ func (t *Table) BrokerFailed(broker int32, err error, final bool, now time.Time)
 	}
 }
 
-// follow has p fetched from a replica that the leader named, or from the leader
-// again (-1).
+// follow has p fetched from a replica that the leader named (KIP-392).
 func (t *Table) follow(p *Partition, replica int32, now time.Time) {
 	p.follower = replica
 	p.followUntil = now.Add(t.limits.ReplicaLease)
 	t.place(p)
+	if s := p.home; s.leaseEnd.IsZero() || p.followUntil.Before(s.leaseEnd) {
+		s.leaseEnd = p.followUntil
+	}
+}
+
+// backToLeader has p fetched from its leader again.
+func (t *Table) backToLeader(p *Partition) {
+	p.follower = -1
+	t.place(p)
+}
+
+// avoidFollower goes back to the leader after a follower failed, and asks it for
+// records itself for a while, longer with each failure: else the two would send p to
+// each other for ever.
+func (t *Table) avoidFollower(p *Partition, now time.Time) {
+	t.backToLeader(p)
+	until := now.Add(min(avoidFor<<min(p.strayed, 10), t.limits.ReplicaLease))
+	p.strayed++
+	if p.home != nil && until.After(p.home.rackless) {
+		p.home.rackless = until
+	}
+}
+
+// avoidFor is how long a leader is not told of the rack after a follower failed.
+const avoidFor = time.Second
+
+// expireLeases has leaders asked again after ReplicaLease: whether a follower is still
+// the right one, or hangs behind.
+func (t *Table) expireLeases(s *Session, now time.Time) {
+	if s.leaseEnd.IsZero() || now.Before(s.leaseEnd) {
+		return
+	}
+	s.leaseEnd = time.Time{}
+	for _, p := range t.parts {
+		switch {
+		case p.home != s || p.follower < 0:
+		case !now.Before(p.followUntil):
+			t.backToLeader(p)
+		case s.leaseEnd.IsZero() || p.followUntil.Before(s.leaseEnd):
+			s.leaseEnd = p.followUntil
+		}
+	}
 }

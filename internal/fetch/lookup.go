@@ -10,7 +10,7 @@ import (
 type Lookup struct {
 	TP        protocol.TopicPartition
 	Timestamp int64 // for resets
-	Epoch     int32 // for validations: of the record before the position
+	Epoch     int32 // for validations: of the last batch read
 	Leader    int32 // the epoch of the leader to ask, for validations
 	voided    uint64
 }
@@ -51,7 +51,7 @@ func (t *Table) wantLookups(wants func(*Partition) bool, now time.Time) (lookups
 			continue
 		}
 		p.lookingUp = true
-		lookups = append(lookups, Lookup{TP: tp, Timestamp: p.resetTo, Epoch: p.posEpoch, Leader: p.leaderEpoch, voided: p.voided})
+		lookups = append(lookups, Lookup{TP: tp, Timestamp: p.resetTo, Epoch: p.fetchEpoch, Leader: p.leaderEpoch, voided: p.voided})
 	}
 	return lookups, retry
 }
@@ -90,6 +90,7 @@ func (t *Table) CommittedFound(l Lookup, offset int64, epoch int32) {
 	if p := t.current(l); p != nil {
 		p.lookingUp = false
 		t.setPosition(p, offset, epoch)
+		p.unchecked = epoch >= 0
 		p.committed = offset
 	}
 }
@@ -153,9 +154,14 @@ func (t *Table) Validated(l Lookup, end protocol.EpochEndOffset) {
 	if p == nil {
 		return
 	}
-	p.lookingUp, p.doubtful = false, false
+	p.lookingUp = false
+	if !p.doubtful || p.leaderEpoch != l.Leader { // yet another leader is to be asked
+		t.unlocated = true
+		return
+	}
+	p.doubtful = false
 	p.failures, p.lastErr = 0, nil
-	if end.EndOffset < p.position {
+	if end.EndOffset < p.fetchOffset || end.Epoch < l.Epoch {
 		t.truncated(p, end)
 	}
 	t.touch(p)

@@ -40,13 +40,15 @@ type Partition struct {
 	// refetched changes when the fetch offset is set by anything but an answer.
 	// Answers of an older count are void.
 	refetched uint64
+	// dropped changes when what was fetched and not decoded is dropped. Decoding of an
+	// older count is void.
+	dropped uint64
 
 	stage     stage
 	lookingUp bool // a committed offset or reset of the current voided count is under way
 	resetTo   int64
 	resetWhy  string
 	appeared  bool // created since subscribing: starts at its beginning (design: partitions that appear)
-	fallback  bool // resetTo was tried by time and found nothing that young
 	retryAt   time.Time
 	failures  int
 	lastErr   error // why the current stage is not over
@@ -61,15 +63,18 @@ type Partition struct {
 	leaderEpoch int32
 	follower    int32     // the replica that the leader says to fetch from (KIP-392), -1 for the leader itself
 	followUntil time.Time // when the leader is to be asked again
+	strayed     int       // followers in a row that failed
 	source      int32     // the broker to fetch from, -1 if there is none
 	home        *Session  // that broker's session
 	member      *member   // p's place in it, nil while it has none
 	onSide      *member   // p's place in a request beside the session's
+	besideAt    time.Time // when it may be asked for there again
+	besideEmpty int       // answers in a row there without records
 	touched     bool      // on the session's dirty list
-	fresh       bool      // fetchable by a seek, a resume or an assignment since it was last asked for
 
 	fetchOffset int64
 	fetchEpoch  int32 // leader epoch of the batch before the fetch offset, -1
+	unchecked   bool  // the position came with an epoch that its leader did not confirm
 	doubtful    bool  // the leader is to be asked whether its log is the one that was read
 	waitDecode  bool  // nothing is asked for until everything is decoded
 	uncertain   bool  // headers did not tell the offset behind what is decoded
@@ -78,17 +83,18 @@ type Partition struct {
 	full        bool // holds more than its share; left out of requests until half is drained
 	size        int32
 
-	chunks    []chunk // fetched, not decoded, in order
-	decoding  bool
-	queued    bool // in the decode queue
-	decoder   protocol.Decoder
-	decoded   []decoded // to hand over, in order
-	inReady   bool
-	nextIndex int   // in decoded[0]
-	decodeAt  int64 // offset behind everything decoded
-	bytes     int64 // of chunks and decoded
-	ahead     int64 // of decoded
-	retriedAt int64 // a batch that was refetched because of a fault, -1
+	chunks      []chunk // fetched, not decoded, in order
+	decoding    bool
+	queued      bool // in the decode queue
+	decoder     protocol.Decoder
+	decoded     []decoded // to hand over, in order
+	inReady     bool
+	nextIndex   int   // in decoded[0]
+	decodeAt    int64 // offset behind everything decoded
+	decodeEpoch int32 // leader epoch of the batch before decodeAt, -1
+	bytes       int64 // of chunks and decoded
+	ahead       int64 // of decoded
+	retriedAt   int64 // a batch that was refetched because of a fault, -1
 
 	tail tail // what happens when everything decoded is handed over
 
@@ -121,7 +127,7 @@ type decoded struct {
 func newPartition(tp protocol.TopicPartition) *Partition {
 	return &Partition{
 		tp: tp, position: -1, posEpoch: -1, done: -1, doneEpoch: -1, committed: -1,
-		leader: -1, leaderEpoch: -1, follower: -1, source: -1, fetchOffset: -1, fetchEpoch: -1, retriedAt: -1,
+		leader: -1, leaderEpoch: -1, follower: -1, source: -1, fetchOffset: -1, fetchEpoch: -1, decodeEpoch: -1, retriedAt: -1,
 		highWatermark: -1, lastStable: -1, logStart: -1,
 	}
 }
@@ -160,15 +166,16 @@ func (p *Partition) setPosition(offset int64, epoch int32) {
 	p.tail = tail{}
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.retriedAt = -1
-	p.fresh, p.doubtful = true, false
+	p.unchecked, p.doubtful = false, false
 	p.refetchFrom(offset, epoch)
 }
 
 // refetchFrom voids fetches under way and continues at offset.
 func (p *Partition) refetchFrom(offset int64, epoch int32) {
 	p.refetched++
+	p.besideAt, p.besideEmpty = time.Time{}, 0
 	p.fetchOffset, p.fetchEpoch = offset, epoch
-	p.decodeAt = offset
+	p.decodeAt, p.decodeEpoch = offset, epoch
 	p.waitDecode, p.uncertain = false, false
 	if !p.decoding { // else DecodeDone does it
 		p.decoder.Reset()

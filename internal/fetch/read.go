@@ -1,6 +1,8 @@
 package fetch
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -29,7 +31,8 @@ func Recycle() { recycling.Store(true) }
 type chunk struct {
 	data       []byte
 	compressed bool
-	first      bool // the first of its answer: aborted applies from here on
+	doubt      string // why its one batch cannot be what the log holds, though its checksum may be right
+	first      bool   // the first of its answer: aborted applies from here on
 	aborted    []protocol.AbortedTxn
 	buf        *buffer // the pooled buffer that data is in, nil if it is not pooled
 }
@@ -42,7 +45,9 @@ type answer struct {
 	chunks                              []chunk
 	next                                int64 // behind the last whole batch; -1: headers do not tell
 	nextEpoch                           int32
-	need                                int // size of a first batch that was cut, 0 if none was
+	need                                int  // size of a first batch that was cut, 0 if none was
+	whole                               bool // the broker may not cut the first batch
+	uncapped                            bool // nothing but the partition's size can have cut it
 	preferred                           int32
 	diverges                            bool
 	diverging                           protocol.EpochEndOffset
@@ -59,6 +64,7 @@ func ReadAnswer(q *Request, resp *protocol.FetchResponse, r *protocol.Reader) er
 		return err
 	}
 	var part protocol.FetchedPartition
+	whole := q.Version >= cappedVersion
 	for {
 		ok, err := resp.Next(&part)
 		if err != nil {
@@ -74,10 +80,12 @@ func ReadAnswer(q *Request, resp *protocol.FetchResponse, r *protocol.Reader) er
 		if m != nil {
 			m.answer.got = true
 			q.answered = append(q.answered, m)
+			m.answer.whole, m.answer.uncapped = whole, q.Version < cappedVersion
 			if err := m.answer.read(resp, &part, m.wire.FetchOffset); err != nil {
 				return err
 			}
 		}
+		whole = whole && part.RecordBytes == 0
 		if err := resp.EndPartition(&part); err != nil {
 			return err
 		}
@@ -99,7 +107,10 @@ func (a *answer) read(resp *protocol.FetchResponse, part *protocol.FetchedPartit
 
 // readRecords reads a partition's whole batches and finds the offset behind them.
 func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.FetchedPartition, asked int64) error {
-	w := walk{next: asked, epoch: -1, certain: true}
+	w := walk{next: asked, epoch: -1, certain: true, limit: math.MaxInt64}
+	if part.HighWatermark > asked { // else it was told before the records were found
+		w.limit = part.HighWatermark + 1
+	}
 	for resp.RecordsLeft() >= protocol.MinBatchPeek {
 		head := resp.PeekBatch(protocol.BatchPeek)
 		if len(head) < protocol.MinBatchPeek {
@@ -115,10 +126,18 @@ func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.Fetche
 			}
 			break
 		}
-		if err := a.readBatch(resp, part, &h); err != nil {
+		doubt := w.doubt(&h)
+		if err := a.readBatch(resp, part, &h, doubt); err != nil {
 			return err
 		}
 		w.step(&h)
+		if doubt != "" { // nothing behind it can be relied on
+			w.certain = false
+			break
+		}
+	}
+	if len(a.chunks) == 0 && a.need == 0 && resp.RecordsLeft() > 0 {
+		a.need = protocol.MinBatchPeek
 	}
 	a.next, a.nextEpoch = w.result(asked, part.HighWatermark)
 	return nil
@@ -137,15 +156,16 @@ func (a *answer) readDamaged(resp *protocol.FetchResponse, part *protocol.Fetche
 }
 
 // readBatch reads one batch into the last chunk, or into a new one where it does
-// not fit.
-func (a *answer) readBatch(resp *protocol.FetchResponse, part *protocol.FetchedPartition, h *protocol.BatchHeader) error {
+// not fit. A doubtful one is alone in its chunk.
+func (a *answer) readBatch(resp *protocol.FetchResponse, part *protocol.FetchedPartition, h *protocol.BatchHeader, doubt string) error {
 	var c *chunk
 	if n := len(a.chunks); n > 0 {
 		c = &a.chunks[n-1]
 	}
-	if c == nil || c.compressed != h.Compressed || len(c.data)+h.Size > cap(c.data) {
+	if c == nil || doubt != "" || c.compressed != h.Compressed || len(c.data)+h.Size > cap(c.data) {
 		a.appendChunk(newChunk(h, resp.RecordsLeft()), part)
 		c = &a.chunks[len(a.chunks)-1]
+		c.doubt = doubt
 	}
 	for left := h.Size; left > 0; {
 		n := min(left, trustedSize)
@@ -197,9 +217,25 @@ type walk struct {
 	next    int64
 	epoch   int32
 	certain bool
+	begun   bool
+	limit   int64 // behind which no batch can reach
+}
+
+// doubt says why a batch cannot be what the log holds here, "" if it can. The
+// checksum of a batch does not cover its base offset.
+func (w *walk) doubt(h *protocol.BatchHeader) string {
+	switch {
+	case h.Magic < 2:
+	case h.NextOffset > w.limit:
+		return fmt.Sprintf("offsets up to %d are beyond the end of the log", h.NextOffset-1)
+	case w.begun && w.certain && h.BaseOffset < w.next:
+		return fmt.Sprintf("base offset %d is before that of the batch before it", h.BaseOffset)
+	}
+	return ""
 }
 
 func (w *walk) step(h *protocol.BatchHeader) {
+	w.begun = true
 	if h.NextOffset < 0 || h.NextOffset <= w.next && w.epoch >= 0 || h.BaseOffset < 0 {
 		w.certain = false
 		return
@@ -207,9 +243,7 @@ func (w *walk) step(h *protocol.BatchHeader) {
 	if h.NextOffset > w.next {
 		w.next = h.NextOffset
 	}
-	if h.LeaderEpoch >= 0 {
-		w.epoch = h.LeaderEpoch
-	}
+	w.epoch = max(w.epoch, h.LeaderEpoch) // they never go down in a log
 }
 
 // result returns the offset behind the walk, or -1 when it cannot be relied on: it

@@ -249,7 +249,24 @@ const sideBytes = 1 << 20
 // asksBeside tells whether p is to be asked for beside the session's request: it may be
 // fetched, and what that request says of it, if anything, is void.
 func (p *Partition) asksBeside(s *Session, now time.Time) bool {
-	return p.home == s && p.fetchable(now) && (p.member == nil || p.member.void())
+	return p.home == s && p.fetchable(now) && !now.Before(p.besideAt) && (p.member == nil || p.member.void())
+}
+
+// How long to wait after an answer without records before asking again beside the
+// session's request.
+const (
+	besideWait    = 50 * time.Millisecond
+	besideWaitMax = 500 * time.Millisecond
+)
+
+// askedBeside notes an answer beside the session's.
+func (p *Partition) askedBeside(brought bool, now time.Time) {
+	if brought {
+		p.besideAt, p.besideEmpty = time.Time{}, 0
+		return
+	}
+	p.besideAt = now.Add(min(besideWait<<min(p.besideEmpty, 4), besideWaitMax))
+	p.besideEmpty++
 }
 
 // WantsSide tells whether PlanSide may have something to ask for, and if not, when it
@@ -259,11 +276,15 @@ func (t *Table) WantsSide(s *Session, now time.Time) (wanted bool, retry time.Ti
 		return false, time.Time{}
 	}
 	for _, p := range s.dirty {
-		switch {
-		case p.asksBeside(s, now):
+		if p.asksBeside(s, now) {
 			return true, time.Time{}
-		case p.home == s && p.wanted() && now.Before(p.retryAt) && (retry.IsZero() || p.retryAt.Before(retry)):
-			retry = p.retryAt
+		}
+		due := p.retryAt
+		if p.besideAt.After(due) {
+			due = p.besideAt
+		}
+		if p.home == s && p.wanted() && now.Before(due) && (retry.IsZero() || due.Before(retry)) {
+			retry = due
 		}
 	}
 	return false, retry
@@ -321,6 +342,7 @@ func (s *Session) update(now time.Time) {
 			if p.member == nil {
 				p.member = s.add(p)
 			}
+			p.besideAt, p.besideEmpty = time.Time{}, 0
 			s.sum -= int64(p.member.wire.MaxBytes)
 			if p.member.ask() {
 				s.changed = append(s.changed, p.member)

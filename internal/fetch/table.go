@@ -162,7 +162,7 @@ func (t *Table) Hold(tps ...protocol.TopicPartition) {
 func (t *Table) Release(tps ...protocol.TopicPartition) {
 	for _, tp := range tps {
 		if p := t.parts[tp]; p != nil {
-			p.held, p.fresh = false, true
+			p.held = false
 			t.touch(p)
 			t.updateReady(p)
 			t.queueDecode(p)
@@ -196,7 +196,6 @@ func (t *Table) SetPaused(p *Partition, paused bool) {
 		t.paused--
 	}
 	p.tail.told = false
-	p.fresh = !paused
 	t.touch(p)
 	t.updateReady(p)
 	t.queueDecode(p)
@@ -221,6 +220,7 @@ func (t *Table) Seek(p *Partition, offset int64, epoch int32) {
 	p.voided++
 	p.lookingUp = false
 	t.setPosition(p, offset, epoch)
+	p.unchecked = epoch >= 0
 }
 
 // setPosition makes offset the position by the application's or a reset's doing.
@@ -246,7 +246,6 @@ func (t *Table) startReset(p *Partition, timestamp Policy, why string) {
 	p.voided++
 	p.refetched++
 	p.lookingUp = false
-	p.fallback = false
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.tail = tail{}
 	p.resetTo, p.resetWhy = timestamp, why
@@ -280,6 +279,7 @@ func (t *Table) drop(p *Partition) {
 	t.touch(p)
 	p.bytes, p.ahead = 0, 0
 	p.chunks = nil
+	p.dropped++
 	for _, d := range p.decoded {
 		d.release()
 	}
