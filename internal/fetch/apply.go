@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -286,7 +287,9 @@ func (t *Table) fault(p *Partition, err error) {
 func (t *Table) setFault(p *Partition, err error) {
 	p.tail = tail{kind: tailFault, err: err}
 	p.lastErr = err
-	t.faulty = append(t.faulty, p)
+	if !slices.Contains(t.faulty, p) {
+		t.faulty = append(t.faulty, p)
+	}
 	t.touch(p)
 }
 

@@ -169,6 +169,9 @@ func (t *Table) decodeFault(p *Partition, err error) {
 	p.refetchFrom(p.decodeAt, p.decodeEpoch)
 	if p.follower >= 0 {
 		t.backToLeader(p)
+		if p.home != nil {
+			p.home.insist = true
+		}
 	}
 	t.touch(p)
 }

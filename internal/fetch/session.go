@@ -30,6 +30,7 @@ type Session struct {
 
 	leaseEnd time.Time // when the first of its followed partitions goes back to its leader
 	rackless time.Time // until when the broker is not told of the consumer's rack
+	insist   bool      // nor is it with the next request
 
 	noSessions bool
 	first      int // below version 7: where the next request begins
@@ -183,11 +184,13 @@ func (t *Table) checkPositions(s *Session, version int16) {
 	}
 }
 
-// hideRack keeps the broker from naming followers after one failed.
+// hideRack keeps the broker from naming followers after one failed, so that it gives
+// records itself.
 func (s *Session) hideRack(q *Request, now time.Time) {
-	if now.Before(s.rackless) {
+	if s.insist || now.Before(s.rackless) {
 		q.Wire.Rack = ""
 	}
+	s.insist = false
 }
 
 // longPoll is how long a request is under way before what becomes fetchable is asked
