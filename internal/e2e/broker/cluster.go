@@ -5,12 +5,14 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,23 +96,34 @@ func (c *Cluster) start() error {
 			return err
 		}
 	}
-	for _, n := range c.nodes {
-		if err := n.format(); err != nil {
-			return err
-		}
-		if err := n.launch(); err != nil {
-			return err
-		}
+	if err := c.launchAll(); err != nil {
+		return err
 	}
-	return c.ready()
+	return c.ready(c.nodes)
+}
+
+// launchAll formats and launches the nodes at the same time.
+func (c *Cluster) launchAll() error {
+	errs := make([]error, len(c.nodes))
+	var wg sync.WaitGroup
+	for i, n := range c.nodes {
+		wg.Go(func() {
+			if errs[i] = n.format(); errs[i] == nil {
+				errs[i] = n.launch()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // layOut chooses the ports and writes the properties files of all nodes.
 func (c *Cluster) layOut() error {
-	ports, err := freePorts(2*c.conf.nodes + 1)
+	ports, err := freePorts(3*c.conf.nodes + 1)
 	if err != nil {
 		return err
 	}
+	clientPorts := ports[2*c.conf.nodes+1:]
 	fill := map[string]string{"REPLICAS": strconv.Itoa(c.conf.nodes)}
 	template := "kraft.properties.in"
 	if c.version.kind == zookeeper {
@@ -130,7 +143,12 @@ func (c *Cluster) layOut() error {
 		n := &node{cluster: c, name: fmt.Sprintf("node-%d", i+1), id: int32(i + 1), port: ports[1+2*i]}
 		fill["NODE"] = strconv.Itoa(i + 1)
 		fill["CONTROLLER_PORT"] = strconv.Itoa(ports[2+2*i])
-		if err := n.configure(template, fill, c.conf.properties); err != nil {
+		override := maps.Clone(c.conf.properties)
+		if c.conf.advertised != nil {
+			n.clientPort = clientPorts[i]
+			maps.Copy(override, n.listeners(fill["CONTROLLER_PORT"], c.conf.advertised[i]))
+		}
+		if err := n.configure(template, fill, override); err != nil {
 			return err
 		}
 		c.nodes = append(c.nodes, n)
@@ -150,6 +168,19 @@ func (c *Cluster) Bootstrap() []string {
 // Addr gives the address of one node.
 func (c *Cluster) Addr(node int32) string { return c.node(node).addr() }
 
+// ClientAddr gives the address of a node's listener for clients, which there
+// is with the option ClientListener.
+func (c *Cluster) ClientAddr(node int32) string { return c.node(node).clientAddr() }
+
+// Advertise changes where a node tells clients to come to, from its next start
+// on.
+func (c *Cluster) Advertise(t testing.TB, node int32, addr string) {
+	t.Helper()
+	if err := c.node(node).advertise(addr); err != nil {
+		t.Fatalf("change what node %d advertises: %v", node, err)
+	}
+}
+
 // Kill ends a node at once (SIGKILL), as a machine that fails does.
 func (c *Cluster) Kill(node int32) { c.node(node).process.Kill() }
 
@@ -163,17 +194,21 @@ func (c *Cluster) Pause(node int32) { c.node(node).process.Pause() }
 // Continue lets a paused node go on.
 func (c *Cluster) Continue(node int32) { c.node(node).process.Continue() }
 
-// Restart starts a node that Kill or Stop ended, with its data and on its
-// port, and waits until all nodes serve; a node that runs is stopped first.
-func (c *Cluster) Restart(t testing.TB, node int32) {
+// Restart starts nodes that Kill or Stop ended, with their data and on their
+// ports, and waits until they serve; one that runs is stopped first.
+func (c *Cluster) Restart(t testing.TB, nodes ...int32) {
 	t.Helper()
-	n := c.node(node)
-	n.process.Stop(stopGrace)
-	if err := n.launch(); err != nil {
-		t.Fatalf("restart node %d: %v", node, err)
+	var restarted []*node
+	for _, id := range nodes {
+		n := c.node(id)
+		restarted = append(restarted, n)
+		n.process.Stop(stopGrace)
+		if err := n.launch(); err != nil {
+			t.Fatalf("restart node %d: %v", id, err)
+		}
 	}
-	if err := c.ready(); err != nil {
-		t.Fatalf("restart node %d: %v", node, err)
+	if err := c.ready(restarted); err != nil {
+		t.Fatalf("restart nodes %v: %v", nodes, err)
 	}
 }
 

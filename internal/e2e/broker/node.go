@@ -23,11 +23,34 @@ type node struct {
 	id      int32 // 0: the ZooKeeper
 	port    int
 	process *proc.Process
+
+	clientPort int // 0: there is no listener for clients
 }
 
 func (n *node) addr() string       { return "127.0.0.1:" + strconv.Itoa(n.port) }
 func (n *node) log() string        { return filepath.Join(n.cluster.dir, n.name+".log") }
 func (n *node) properties() string { return filepath.Join(n.cluster.dir, n.name+".properties") }
+
+func (n *node) clientAddr() string { return "127.0.0.1:" + strconv.Itoa(n.clientPort) }
+
+// listeners gives the properties for a second listener.
+func (n *node) listeners(controllerPort, advertised string) map[string]string {
+	return map[string]string{
+		"listeners":                      fmt.Sprintf("PLAINTEXT://%s,CLIENTS://%s,CONTROLLER://127.0.0.1:%s", n.addr(), n.clientAddr(), controllerPort),
+		"advertised.listeners":           fmt.Sprintf("PLAINTEXT://%s,CLIENTS://%s", n.addr(), advertised),
+		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+	}
+}
+
+func (n *node) advertise(addr string) error {
+	// Java takes the last of two equal names.
+	line := fmt.Sprintf("advertised.listeners=PLAINTEXT://%s,CLIENTS://%s\n", n.addr(), addr)
+	b, err := os.ReadFile(n.properties())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(n.properties(), append(b, line...), 0o600)
+}
 
 // configure fills a template in and writes the properties file of the node.
 func (n *node) configure(template string, fill, override map[string]string) error {

@@ -8,6 +8,7 @@ type config struct {
 	nodes      int
 	properties map[string]string
 	scram      []string
+	advertised []string // of the clients' listener, by node; nil: there is none
 	jvm        []string
 }
 
@@ -26,6 +27,14 @@ func Property(name, value string) Option {
 // Properties sets several at once.
 func Properties(p map[string]string) Option {
 	return func(c *config) { maps.Copy(c.properties, p) }
+}
+
+// ClientListener gives each node of a KRaft cluster a second listener, for
+// clients, that tells them to come to addrs instead, one for each node: to
+// proxies that pass on to Cluster.ClientAddr. Brokers among each other and
+// Bootstrap keep to the first listener.
+func ClientListener(addrs ...string) Option {
+	return func(c *config) { c.advertised = addrs }
 }
 
 // Scram adds a SCRAM user when the storage of a KRaft cluster is formatted,

@@ -13,9 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ready waits until every node answers ApiVersions and knows of all nodes.
-func (c *Cluster) ready() error {
-	for _, n := range c.nodes {
+// ready waits until each of the nodes answers ApiVersions and knows of all that
+// run.
+func (c *Cluster) ready(nodes []*node) error {
+	for _, n := range nodes {
 		err := n.poll(startTimeout, func() error {
 			running := 0
 			for _, other := range c.nodes {
