@@ -132,6 +132,7 @@ func (t *Table) addSegment(p *Partition, l *lease, n int) {
 	p.ahead += size
 	t.buffered += size
 	p.decodeAt = max(p.decodeAt, seg.NextOffset())
+	p.boundary = seg.NextOffset()
 	p.decodeEpoch = max(p.decodeEpoch, seg.LastEpoch())
 	t.updateReady(p)
 }

@@ -144,7 +144,7 @@ func (t *Table) ResetFound(l Lookup, offset int64, epoch int32) {
 	if _, ok := t.starts[p.tp]; !ok || t.starts[p.tp].topicID != p.topicID {
 		t.starts[p.tp] = start{topicID: p.topicID, offset: offset}
 	}
-	t.report(Report{TP: p.tp, Kind: ReportReset, From: -1, To: offset, Reason: why})
+	t.report(Report{TP: p.tp, Kind: ReportReset, From: p.resetFrom, To: offset, Reason: why})
 }
 
 // Validated takes over where the epoch of the last record read ends in the leader's

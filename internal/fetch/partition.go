@@ -47,6 +47,7 @@ type Partition struct {
 	stage     stage
 	lookingUp bool // a committed offset or reset of the current voided count is under way
 	resetTo   int64
+	resetFrom int64 // the position that was reset, -1 if there was none
 	resetWhy  string
 	appeared  bool // created since subscribing: starts at its beginning (design: partitions that appear)
 	retryAt   time.Time
@@ -94,6 +95,7 @@ type Partition struct {
 	decodeEpoch int32 // leader epoch of the batch before decodeAt, -1
 	bytes       int64 // of chunks and decoded
 	ahead       int64 // of decoded
+	boundary    int64 // where the last batch that was decoded ended, -1
 	retriedAt   int64 // a batch that was refetched because of a fault, -1
 
 	tail tail // what happens when everything decoded is handed over
@@ -127,7 +129,7 @@ type decoded struct {
 func newPartition(tp protocol.TopicPartition) *Partition {
 	return &Partition{
 		tp: tp, position: -1, posEpoch: -1, done: -1, doneEpoch: -1, committed: -1,
-		leader: -1, leaderEpoch: -1, follower: -1, source: -1, fetchOffset: -1, fetchEpoch: -1, decodeEpoch: -1, retriedAt: -1,
+		leader: -1, leaderEpoch: -1, follower: -1, source: -1, fetchOffset: -1, fetchEpoch: -1, decodeEpoch: -1, retriedAt: -1, boundary: -1,
 		highWatermark: -1, lastStable: -1, logStart: -1,
 	}
 }
@@ -165,7 +167,7 @@ func (p *Partition) setPosition(offset int64, epoch int32) {
 	p.stage = ready
 	p.tail = tail{}
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
-	p.retriedAt = -1
+	p.retriedAt, p.boundary = -1, -1
 	p.unchecked, p.doubtful = false, false
 	p.refetchFrom(offset, epoch)
 }

@@ -81,7 +81,7 @@ func ReadAnswer(q *Request, resp *protocol.FetchResponse, r *protocol.Reader) er
 			m.answer.got = true
 			q.answered = append(q.answered, m)
 			m.answer.whole, m.answer.uncapped = whole, q.Version < cappedVersion
-			if err := m.answer.read(resp, &part, m.wire.FetchOffset); err != nil {
+			if err := m.answer.read(resp, &part, m.wire.FetchOffset, m.exact); err != nil {
 				return err
 			}
 		}
@@ -96,18 +96,18 @@ func ReadAnswer(q *Request, resp *protocol.FetchResponse, r *protocol.Reader) er
 	}
 }
 
-func (a *answer) read(resp *protocol.FetchResponse, part *protocol.FetchedPartition, asked int64) error {
+func (a *answer) read(resp *protocol.FetchResponse, part *protocol.FetchedPartition, asked int64, exact bool) error {
 	a.code = part.ErrorCode
 	a.highWatermark = part.HighWatermark
 	a.lastStable = part.LastStableOffset
 	a.logStart = part.LogStartOffset
 	a.preferred = part.PreferredReadReplica
-	return a.readRecords(resp, part, asked)
+	return a.readRecords(resp, part, asked, exact)
 }
 
 // readRecords reads a partition's whole batches and finds the offset behind them.
-func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.FetchedPartition, asked int64) error {
-	w := walk{next: asked, epoch: -1, certain: true, limit: math.MaxInt64}
+func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.FetchedPartition, asked int64, exact bool) error {
+	w := walk{next: asked, epoch: -1, certain: true, begun: exact, limit: math.MaxInt64}
 	if part.HighWatermark > asked { // else it was told before the records were found
 		w.limit = part.HighWatermark + 1
 	}

@@ -38,6 +38,7 @@ type member struct {
 	topicID   [16]byte
 	index     int // in members
 	refetched uint64
+	exact     bool                    // a batch begins there: one that begins before it was damaged
 	wire      protocol.FetchPartition // as the broker knows it
 	answer    answer
 }
@@ -78,6 +79,7 @@ func (m *member) ask() (changed bool) {
 	changed = m.wire != wire
 	m.wire = wire
 	m.refetched = p.refetched
+	m.exact = p.retriedAt == p.fetchOffset && p.boundary == p.fetchOffset
 	return changed
 }
 

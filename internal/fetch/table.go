@@ -248,7 +248,7 @@ func (t *Table) startReset(p *Partition, timestamp Policy, why string) {
 	p.lookingUp = false
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.tail = tail{}
-	p.resetTo, p.resetWhy = timestamp, why
+	p.resetTo, p.resetFrom, p.resetWhy = timestamp, from, why
 	t.touch(p)
 	if timestamp != PolicyNone {
 		p.position = -1
