@@ -17,7 +17,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 VET_PLATFORMS := $(filter-out $(shell go env GOOS)/%,linux/amd64 darwin/arm64 windows/amd64)
 FUZZTIME  := 20s
 
-.PHONY: help demo test check fmt vet staticcheck tidy tests unit cross consumer-check fuzz cover clean
+.PHONY: help demo test check fmt vet staticcheck tidy tests unit cross consumer-check fuzz cover bench bench-full clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,21 @@ cover: ## coverage of the library by its own tests and by those on brokers
 	go tool covdata percent -i=.cache/cover/unit,.cache/cover/e2e
 	go tool covdata textfmt -i=.cache/cover/unit,.cache/cover/e2e -o .cache/cover/all.out
 	@echo "lines: go tool cover -html .cache/cover/all.out"
+
+BENCH_KAFKA := 4.4.0
+# BENCHTAGS=confluent adds confluent-kafka-go, which needs cgo.
+BENCHTAGS   :=
+BENCHFLAGS  :=
+
+bench: ## this client beside others, in a few minutes
+	@mkdir -p .cache/bin
+	@cd bench && go build -tags '$(BENCHTAGS)' -o ../.cache/bin/bench ./cmd/bench
+	.cache/bin/bench $(BENCHFLAGS)
+
+bench-full: ## all benchmarks, also on real Kafka; writes bench/RESULTS.md
+	@mkdir -p .cache/bin
+	@cd bench && go build -tags 'confluent $(BENCHTAGS)' -o ../.cache/bin/bench ./cmd/bench
+	.cache/bin/bench -full -kafka $(BENCH_KAFKA) -results bench $(BENCHFLAGS)
 
 clean: ## remove .cache with the jars of Kafka
 	rm -rf .cache bin
