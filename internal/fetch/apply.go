@@ -270,7 +270,11 @@ func (t *Table) applyError(p *Partition, code protocol.ErrorCode, now time.Time)
 }
 
 func (t *Table) retryLater(p *Partition, err error, now time.Time) {
-	p.retryAt = now.Add(t.limits.Backoff(p.failures))
+	t.retryAt(p, err, now.Add(t.limits.Backoff(p.failures)))
+}
+
+func (t *Table) retryAt(p *Partition, err error, due time.Time) {
+	p.retryAt = due
 	p.failures++
 	p.lastErr = err
 	t.touch(p)

@@ -96,6 +96,13 @@ func (t *Table) NewBrokers() []int32 {
 // BrokerFailed notes that the broker could not be asked. Its partitions are asked
 // for again after a backoff; the application is told when the reason is final.
 func (t *Table) BrokerFailed(broker int32, err error, final bool, now time.Time) {
+	failures := 0
+	for _, p := range t.parts {
+		if p.source == broker {
+			failures = max(failures, p.failures)
+		}
+	}
+	until := now.Add(t.limits.Backoff(failures)) // the same for all: one request asks for them
 	for _, p := range t.parts {
 		if p.source != broker || !p.wanted() {
 			continue
@@ -104,7 +111,7 @@ func (t *Table) BrokerFailed(broker int32, err error, final bool, now time.Time)
 			t.avoidFollower(p, now)
 			continue
 		}
-		t.retryLater(p, err, now)
+		t.retryAt(p, err, until)
 		if final {
 			t.report(Report{TP: p.tp, Kind: ReportError, Err: err})
 			final = false
