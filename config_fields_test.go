@@ -204,10 +204,9 @@ func TestEveryFieldHasItsRule(t *testing.T) {
 // TestWhatIsNotBuiltIsRefused walks all that this version has a name for only.
 func TestWhatIsNotBuiltIsRefused(t *testing.T) {
 	uses := map[string]any{
-		"APIVersion":                  "0.9",
-		"PartitionAssignmentStrategy": []assignors.Assignor{fakeAssignor{"both", []assignors.Protocol{assignors.Eager, assignors.Cooperative}}},
-		"GroupProtocol":               GroupProtocolConsumer,
-		"ClientDNSLookup":             DNSResolveCanonicalBootstrapServersOnly,
+		"APIVersion":      "0.9",
+		"GroupProtocol":   GroupProtocolConsumer,
+		"ClientDNSLookup": DNSResolveCanonicalBootstrapServersOnly,
 	}
 	for _, u := range unbuiltFields {
 		t.Run(u.field, func(t *testing.T) {

@@ -3,7 +3,6 @@ package kafka
 import (
 	"reflect"
 
-	"github.com/kafkaconsumer/kafka/assignors"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
 
@@ -38,11 +37,6 @@ var unbuiltFields = []unbuiltField{
 	{field: "MetricReporters", what: notBuilt},
 	{field: "MetricsNumSamples", what: notBuilt},
 	{field: "MetricsSampleWindow", what: notBuilt},
-	{field: "PartitionAssignmentStrategy", what: "cooperative rebalancing is not built yet", used: func(c *Config) bool {
-		highest, ok := commonProtocol(c.PartitionAssignmentStrategy)
-		return ok && highest == assignors.Cooperative
-	}},
-	{field: "GroupInstanceID", what: notBuilt},
 	{field: "GroupProtocol", what: `"consumer" is not built yet`, used: func(c *Config) bool {
 		return c.GroupProtocol == GroupProtocolConsumer
 	}},
@@ -64,24 +58,4 @@ func (u unbuiltField) in(c *Config) bool {
 		return u.used(c)
 	}
 	return !reflect.ValueOf(c).Elem().FieldByName(u.field).IsZero()
-}
-
-// commonProtocol returns the highest rebalance protocol that all assignors
-// support; false when there is none.
-func commonProtocol(list []assignors.Assignor) (highest assignors.Protocol, ok bool) {
-	supported := make(map[assignors.Protocol]int)
-	for _, a := range list {
-		if isNil(a) {
-			return 0, false
-		}
-		for _, p := range assignorProtocols(a) {
-			supported[p]++
-		}
-	}
-	for p, n := range supported {
-		if n == len(list) && (!ok || p > highest) {
-			highest, ok = p, true
-		}
-	}
-	return highest, ok
 }

@@ -341,3 +341,23 @@ func assignorProtocols(a assignors.Assignor) []assignors.Protocol {
 	}
 	return known
 }
+
+// commonProtocol returns the highest rebalance protocol that all assignors
+// support; false when there is none.
+func commonProtocol(list []assignors.Assignor) (highest assignors.Protocol, ok bool) {
+	supported := make(map[assignors.Protocol]int)
+	for _, a := range list {
+		if isNil(a) {
+			return 0, false
+		}
+		for _, p := range assignorProtocols(a) {
+			supported[p]++
+		}
+	}
+	for p, n := range supported {
+		if n == len(list) && (!ok || p > highest) {
+			highest, ok = p, true
+		}
+	}
+	return highest, ok
+}

@@ -28,6 +28,8 @@ type coordinator struct {
 	log       *slog.Logger
 	assignors []assignors.Assignor
 
+	cooperative bool // partitions are kept over rebalances
+
 	ctx      context.Context // ends with close
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup // run, commitLoop, one goroutine per request
@@ -73,7 +75,7 @@ type membership struct {
 	state      group.State
 	memberID   string
 	generation int32
-	owned      map[TopicPartition]struct{}
+	owned      map[TopicPartition]uint64 // which taking over it is, ever growing
 	ownedList  []TopicPartition
 	subscribed bool
 }
@@ -116,8 +118,11 @@ func newCoordinator(cfg *Config, cl *cluster.Cluster, h coordinatorHooks, log *s
 		}
 		co.assignors, names = append(co.assignors, a), append(names, a.Name())
 	}
+	highest, _ := commonProtocol(co.assignors)
+	co.cooperative = highest == assignors.Cooperative
 	co.loop = newLoopState(group.NewClassic(group.Config{
 		InstanceID:        cfg.GroupInstanceID,
+		Cooperative:       co.cooperative,
 		Protocols:         names,
 		HeartbeatInterval: cfg.HeartbeatInterval,
 		SessionTimeout:    cfg.SessionTimeout,
@@ -197,7 +202,7 @@ func (co *coordinator) stepDone(st *rebalanceStep) {
 // rebalancing reports whether a rebalance is under way.
 func (co *coordinator) rebalancing() bool {
 	switch co.now.Load().state {
-	case group.Revoking, group.Joining, group.Syncing, group.Assigning:
+	case group.Revoking, group.Joining, group.Syncing, group.Releasing, group.Assigning:
 		return true
 	default:
 		return false

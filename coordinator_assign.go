@@ -28,19 +28,16 @@ func (co *coordinator) assign(ctx context.Context, a group.RunAssignor) message 
 	if err != nil {
 		return fail(fmt.Errorf("metadata of the group's topics: %w", err))
 	}
-	made, err := assignor.Assign(assignors.Input{Members: members, Topics: known})
-	if err == nil {
-		err = checkAssignment(made, members)
-	}
-	if err != nil {
-		return fail(fmt.Errorf("assignor %s: %w", a.Protocol, err))
-	}
-	out := make([]group.MemberAssignment, 0, len(members))
-	for _, m := range members {
-		tps := slices.Clone(made[m.ID].Partitions)
-		sortPartitions(tps)
-		blob := group.Assignment{Partitions: tps, UserData: made[m.ID].UserData}
-		out = append(out, group.MemberAssignment{ID: m.ID, Data: blob.AppendTo(nil)})
+	var out []group.MemberAssignment
+	if !a.WatchOnly {
+		made, err := assignor.Assign(assignors.Input{Members: members, Topics: known})
+		if err == nil {
+			err = checkAssignment(made, members)
+		}
+		if err != nil {
+			return fail(fmt.Errorf("assignor %s: %w", a.Protocol, err))
+		}
+		out = co.blobs(made, members)
 	}
 	return message{
 		event: group.AssignmentMade{Seq: a.Seq, Assignments: out},
@@ -49,6 +46,54 @@ func (co *coordinator) assign(ctx context.Context, a group.RunAssignor) message 
 			co.watch(topics)
 		},
 	}
+}
+
+// blobs are what to send for each member.
+func (co *coordinator) blobs(made assignors.Assignment, members []assignors.Member) []group.MemberAssignment {
+	var claims map[TopicPartition]string
+	if co.cooperative {
+		claims = claimsOf(members)
+	}
+	out := make([]group.MemberAssignment, 0, len(members))
+	for _, m := range members {
+		tps := slices.DeleteFunc(slices.Clone(made[m.ID].Partitions), func(tp TopicPartition) bool {
+			owner, claimed := claims[tp]
+			return claimed && owner != m.ID
+		})
+		sortPartitions(tps)
+		blob := group.Assignment{Partitions: tps, UserData: made[m.ID].UserData}
+		out = append(out, group.MemberAssignment{ID: m.ID, Data: blob.AppendTo(nil)})
+	}
+	return out
+}
+
+// claimsOf returns who reads which partitions now, so that under cooperative
+// rebalances, whatever the assignor says, a partition goes to nobody else in the
+// round in which its owner learns that it must give it up (KIP-429). The owner joins
+// again then, and the next round gives the partition away. A partition that two
+// members claim has "" as its owner. Claims of an older generation than others' are
+// void (KIP-792); members that do not tell the generation may be right.
+func claimsOf(members []assignors.Member) map[TopicPartition]string {
+	newest := int32(-1)
+	for _, m := range members {
+		if len(m.Owned) > 0 {
+			newest = max(newest, m.Generation)
+		}
+	}
+	claims := map[TopicPartition]string{}
+	for _, m := range members {
+		if m.Generation != newest && m.Generation >= 0 {
+			continue
+		}
+		for _, tp := range m.Owned {
+			if _, taken := claims[tp]; taken {
+				claims[tp] = ""
+			} else {
+				claims[tp] = m.ID
+			}
+		}
+	}
+	return claims
 }
 
 // members describes the group to the assignor. A member whose data is not

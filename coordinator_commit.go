@@ -31,8 +31,9 @@ type commitCall struct {
 	retries    bool // a sync commit
 	memberID   string
 	generation int32
-	deadline   time.Time       // until which an async commit waits for the coordinator
-	finish     func(err error) // called once, by commitLoop or on its end
+	owned      map[TopicPartition]uint64 // which taking over of the partitions it is about
+	deadline   time.Time                 // until which an async commit waits for the coordinator
+	finish     func(err error)           // called once, by commitLoop or on its end
 
 	// The rest belongs to commitLoop.
 	offsets   map[TopicPartition]OffsetAndMetadata // not committed yet
@@ -100,6 +101,7 @@ func (co *coordinator) newCommit(offsets map[TopicPartition]OffsetAndMetadata, f
 	now := co.now.Load()
 	call := &commitCall{finish: finish, offsets: maps.Clone(offsets), failed: map[TopicPartition]error{}}
 	call.memberID, call.generation = now.committer()
+	call.owned = now.owned
 	if !now.subscribed {
 		return call
 	}

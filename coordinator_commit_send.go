@@ -85,20 +85,14 @@ func firstError(a, b error) error {
 
 // sendCommits sends what is due in one request and takes the answer in.
 func (co *coordinator) sendCommits(node int32, due []*commitCall) {
-	memberID, generation := co.now.Load().committer()
+	now := co.now.Load()
 	for _, c := range due {
-		// What was asked for in an older generation is void: the partitions have had
-		// another chance to be owned by someone else.
-		if c.memberID != memberID || c.generation != generation {
-			c.offsets, c.refused = nil, co.groupError("", &CommitFailedError{
-				Reason: "the group rebalanced before the commit could be sent", Err: ErrNotAssigned,
-			})
-		}
+		co.renew(c, now)
 	}
 	offsets := co.commits.newest(due)
 	var a commitAnswer
 	if len(offsets) > 0 {
-		a = co.sendCommit(node, memberID, generation, offsets)
+		a = co.sendCommit(node, now, offsets)
 	}
 	for _, c := range co.commits.all() {
 		isDue := slices.Contains(due, c)
@@ -112,6 +106,29 @@ func (co *coordinator) sendCommits(node int32, due []*commitCall) {
 		}
 	}
 	co.commits.forgetSent()
+}
+
+// renew takes a commit over into the present generation: of partitions that this
+// member has owned all the time, as cooperative ones do. The rest is void: others may
+// have owned it meanwhile.
+func (co *coordinator) renew(c *commitCall, now *membership) {
+	memberID, generation := now.committer()
+	if c.memberID == memberID && c.generation == generation {
+		return
+	}
+	void := &CommitFailedError{Reason: "the group rebalanced before the commit could be sent", Err: ErrNotAssigned}
+	same := c.memberID == memberID && c.generation >= 0 && generation >= 0
+	for tp := range c.offsets {
+		if taking, owns := now.owned[tp]; !same || !owns || taking != c.owned[tp] {
+			c.failed[tp] = void
+			delete(c.offsets, tp)
+		}
+	}
+	if len(c.offsets) == 0 {
+		c.refused = co.groupError("", void)
+		maps.DeleteFunc(c.failed, func(_ TopicPartition, err error) bool { return err == error(void) })
+	}
+	c.generation = generation
 }
 
 // newest returns what to send: of each partition the offset of its last call, unless
@@ -152,7 +169,7 @@ func (q *commitQueue) takeAnswer(co *coordinator, c *commitCall, offsets map[Top
 		case !asked:
 			err = fmt.Errorf("a later commit of the partition failed: %w", firstError(q.causeOf(c), errNotAnswered))
 			c.failed[tp] = co.groupError("", err)
-		case err != nil && c.retries && !isFinalCommit(err):
+		case err != nil && isOvertaken(err) && c.mayWait(), err != nil && c.retries && !isFinalCommit(err):
 			again = err
 			continue
 		case err != nil && isAboutGroup(err):
@@ -185,6 +202,25 @@ func (q *commitQueue) all() []*commitCall {
 	return slices.Clone(q.calls)
 }
 
+// An overtakenError says that a commit came to the coordinator in the midst of a round
+// which this member takes part in and keeps its partitions over: it can be sent again
+// in the generation that comes of it.
+type overtakenError struct{ err error }
+
+func (e *overtakenError) Error() string {
+	return "the group rebalanced while the commit was on its way: " + e.err.Error()
+}
+
+func (e *overtakenError) Unwrap() error { return e.err }
+
+func isOvertaken(err error) bool {
+	var overtaken *overtakenError
+	return errors.As(err, &overtaken)
+}
+
+// mayWait: a sync commit waits as long as its caller, an async one for a while.
+func (c *commitCall) mayWait() bool { return c.retries || time.Now().Before(c.deadline) }
+
 // isFinalCommit reports errors that a retry of the commit will get again.
 func isFinalCommit(err error) bool {
 	var fenced *CommitFailedError
@@ -215,12 +251,13 @@ type commitAnswer struct {
 func (a commitAnswer) of(tp TopicPartition) error { return firstError(a.whole, a.each[tp]) }
 
 // sendCommit sends one OffsetCommit.
-func (co *coordinator) sendCommit(node int32, memberID string, generation int32, offsets map[TopicPartition]OffsetAndMetadata) commitAnswer {
+func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicPartition]OffsetAndMetadata) commitAnswer {
+	memberID, generation := as.committer()
 	ctx, cancel := context.WithTimeout(co.ctx, co.cfg.RequestTimeout+co.cfg.SocketConnectionSetupTimeout)
 	defer cancel()
 	ctx, stop := co.whileCoordinator(ctx, node)
 	defer stop()
-	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), 2, 9))
+	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), max(2, co.since(7)), 9))
 	r, ok := resp.(*kmsg.OffsetCommitResponse)
 	if err == nil && !ok {
 		err = wrongAnswer(node, protocol.KeyOffsetCommit, resp)
@@ -243,7 +280,7 @@ func (co *coordinator) sendCommit(node int32, memberID string, generation int32,
 		for _, p := range t.Partitions {
 			tp := TopicPartition{Topic: t.Topic, Partition: p.Partition}
 			if _, asked := offsets[tp]; asked {
-				a.each[tp] = co.commitResult(answerError(node, "OffsetCommit", p.ErrorCode, nil))
+				a.each[tp] = co.commitResult(as, answerError(node, "OffsetCommit", p.ErrorCode, nil))
 				worst = firstError(a.each[tp], worst)
 			}
 		}
@@ -276,9 +313,13 @@ func (co *coordinator) commitRequest(memberID string, generation int32, offsets 
 }
 
 // commitResult gives the errors that tell about the membership their own type.
-func (co *coordinator) commitResult(err error) error {
+func (co *coordinator) commitResult(as *membership, err error) error {
 	reason := ""
-	switch code, _ := answeredCode(err); code {
+	code, _ := answeredCode(err)
+	if (code == protocol.IllegalGeneration || code == protocol.RebalanceInProgress) && co.overtaken(as) {
+		return &overtakenError{err}
+	}
+	switch code {
 	case protocol.UnknownMemberID, protocol.IllegalGeneration, protocol.StaleMemberEpoch, protocol.FencedMemberEpoch:
 		reason = "the group went on without this consumer, others may own its partitions"
 		if !co.now.Load().subscribed {
@@ -292,6 +333,18 @@ func (co *coordinator) commitResult(err error) error {
 		return err
 	}
 	return &CommitFailedError{Reason: reason, Err: err}
+}
+
+// overtaken reports whether this member's own round was running when a commit was
+// sent, or has led on since.
+func (co *coordinator) overtaken(as *membership) bool {
+	now := co.now.Load()
+	return as.generation >= 0 && now.generation >= 0 && now.memberID == as.memberID &&
+		(as.inRound() || now.inRound() || now.generation != as.generation)
+}
+
+func (now *membership) inRound() bool {
+	return now.state == group.Joining || now.state == group.Syncing
 }
 
 func answeredCode(err error) (code ErrorCode, ok bool) {

@@ -121,11 +121,40 @@ func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) m
 	// The coordinator holds the answer until all members have joined or the
 	// rebalance timeout ends.
 	timeout := max(co.cfg.RequestTimeout, co.cfg.MaxPollInterval+joinGrace)
-	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, 0, 9), timeout)
+	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, co.since(5), 9), timeout)
 	if err != nil {
-		return message{event: group.JoinAnswered{Seq: a.Seq, Err: err}}
+		return message{event: group.JoinAnswered{Seq: a.Seq, Err: co.explainStatic(err)}}
 	}
 	return message{event: co.joinAnswer(node, a, resp)}
+}
+
+// since is the lowest version of a request in which a static member can say who it
+// is, given the first one that has the field (KIP-345).
+func (co *coordinator) since(version int16) int16 {
+	if co.cfg.GroupInstanceID == "" {
+		return 0
+	}
+	return version
+}
+
+// explainStatic says why a broker that is too old for static members will not do.
+func (co *coordinator) explainStatic(err error) error {
+	var old *UnsupportedVersionError
+	if co.cfg.GroupInstanceID == "" || !errors.As(err, &old) {
+		return err
+	}
+	named := *old
+	named.Need += ", as GroupInstanceID needs Kafka 2.3"
+	return &named
+}
+
+// subscribedPartitions counts the partitions of topics, as far as they are known.
+func (co *coordinator) subscribedPartitions(topics []string) int {
+	n, metadata := 0, co.cl.Metadata()
+	for _, topic := range topics {
+		n += assignable(metadata.Topic(topic))
+	}
+	return n
 }
 
 func (co *coordinator) joinAnswer(node int32, a group.SendJoin, resp kmsg.Response) group.JoinAnswered {
@@ -134,7 +163,7 @@ func (co *coordinator) joinAnswer(node int32, a group.SendJoin, resp kmsg.Respon
 		return group.JoinAnswered{Seq: a.Seq, Err: wrongAnswer(node, protocol.KeyJoinGroup, resp)}
 	}
 	answer := group.JoinAnswered{
-		Seq: a.Seq, MemberID: r.MemberID, Generation: r.Generation,
+		Seq: a.Seq, MemberID: r.MemberID, Generation: r.Generation, Partitions: co.subscribedPartitions(a.Topics),
 		Err: answerError(node, "JoinGroup", r.ErrorCode, nil),
 	}
 	if answer.Err != nil {
@@ -192,7 +221,7 @@ func (co *coordinator) sync(ctx context.Context, node int32, a group.SendSync) m
 		req.GroupAssignment = append(req.GroupAssignment, ma)
 	}
 	timeout := max(co.cfg.RequestTimeout, co.cfg.MaxPollInterval+joinGrace)
-	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, 0, 5), timeout)
+	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, co.since(3), 5), timeout)
 	if err != nil {
 		return message{event: group.SyncAnswered{Seq: a.Seq, Err: err}}
 	}
@@ -247,13 +276,20 @@ func (co *coordinator) heartbeat(ctx context.Context, node int32, a group.SendHe
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Group, req.MemberID, req.InstanceID = co.cfg.GroupID, a.MemberID, co.instanceID()
 	req.Generation = a.Generation
-	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(req, 0, 4))
+	// A coordinator that is silent for so long is looked up again while there is time
+	// left to reach another one.
+	silence := max(min(co.cfg.RequestTimeout, co.cfg.SessionTimeout/3), time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	resp, err := co.cl.DoTimeout(ctx, node, conn.Control, conn.Limit(req, co.since(3), 4), silence)
+	answered := group.HeartbeatAnswered{Seq: a.Seq, Err: err}
 	if r, ok := resp.(*kmsg.HeartbeatResponse); ok && err == nil {
-		err = answerError(node, "Heartbeat", r.ErrorCode, nil)
+		answered.Err = answerError(node, "Heartbeat", r.ErrorCode, nil)
+		answered.Throttled = r.ThrottleMillis > 0
 	} else if err == nil {
-		err = wrongAnswer(node, protocol.KeyHeartbeat, resp)
+		answered.Err = wrongAnswer(node, protocol.KeyHeartbeat, resp)
 	}
-	return message{event: group.HeartbeatAnswered{Seq: a.Seq, Err: err}}
+	return message{event: answered}
 }
 
 func (co *coordinator) sendLeave(ctx context.Context, node int32, a group.SendLeave) message {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/cluster"
+	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/internal/group"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
@@ -22,6 +23,8 @@ type loopState struct {
 	metadata *cluster.Metadata // the last one that counts were compared with
 	counts   map[string]int    // of partitions, when this member made the assignment
 
+	takings uint64 // how many partitions were taken over so far
+
 	asks   uint64    // the application's askings for records, when last looked at
 	asked  time.Time // when they were seen to grow
 	probed bool      // a Poll that waits was woken since
@@ -37,6 +40,8 @@ func (co *coordinator) run() {
 	l.timer = time.NewTimer(time.Hour)
 	defer l.timer.Stop()
 	l.asked = time.Now()
+	// Beside the first look at metadata: a member that is about to join need not wait.
+	co.take(group.CoordinatorNeeded{})
 	for {
 		changed := co.cl.Changed()
 		co.compareTopics()
@@ -111,9 +116,14 @@ func (co *coordinator) publish() {
 	now := membership{state: m.State(), owned: old.owned, ownedList: m.Owned(), subscribed: co.loop.topics}
 	now.memberID, now.generation = m.Member()
 	if !sameSlice(now.ownedList, old.ownedList) {
-		now.owned = make(map[TopicPartition]struct{}, len(now.ownedList))
+		now.owned = make(map[TopicPartition]uint64, len(now.ownedList))
 		for _, tp := range now.ownedList {
-			now.owned[tp] = struct{}{}
+			taking, had := old.owned[tp]
+			if !had {
+				co.loop.takings++
+				taking = co.loop.takings
+			}
+			now.owned[tp] = taking
 		}
 	}
 	co.now.Store(&now)
@@ -136,6 +146,8 @@ func (co *coordinator) perform(a group.Action) {
 		if cancel := l.requests[a.Seq]; cancel != nil {
 			cancel()
 		}
+	case group.Reconnect:
+		co.cl.Reset(a.Node, conn.Group)
 	case group.CoordinatorChanged:
 		co.lookup.set(a.Node, a.Known)
 	case group.Hand:

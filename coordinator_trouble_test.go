@@ -74,7 +74,7 @@ func TestLookUpsOfAnUnknownCoordinatorFollowABackoff(t *testing.T) {
 		tb.On(protocol.KeyFindCoordinator).Fail(int16(protocol.CoordinatorNotAvailable))
 		m := newTestMember(t, tb, nil).subscribe("t").run()
 		time.Sleep(20 * time.Second)
-		require.Less(t, tb.Count(protocol.KeyFindCoordinator), 30)
+		require.Less(t, tb.Count(protocol.KeyFindCoordinator), 40)
 		require.Empty(t, m.errors())
 	})
 }

@@ -25,12 +25,14 @@ type (
 		Reason     string
 	}
 	// RunAssignor makes the assignments of all members, as this member is the
-	// leader.
+	// leader. With WatchOnly they are made already (KIP-814): the leader only looks
+	// at what its group subscribes to.
 	RunAssignor struct {
 		Seq        int
 		Generation int32
 		Protocol   string
 		Members    []JoinedMember
+		WatchOnly  bool
 	}
 	// SendSync sends a SyncGroup.
 	SendSync struct {
@@ -40,7 +42,8 @@ type (
 		Protocol    string
 		Assignments []MemberAssignment
 	}
-	// SendHeartbeat sends a Heartbeat.
+	// SendHeartbeat sends a Heartbeat. It must be answered, with an error if need be,
+	// within a third of the session timeout.
 	SendHeartbeat struct {
 		Seq        int
 		MemberID   string
@@ -54,6 +57,9 @@ type (
 	}
 	// Cancel: the answer of that request is not waited for any more.
 	Cancel struct{ Seq int }
+	// Reconnect gives up the connection on which that node holds a JoinGroup or
+	// SyncGroup that is not waited for any more: it answers nothing else on it.
+	Reconnect struct{ Node int32 }
 
 	// Hand gives a step to the application, in place of one that it did not take;
 	// nil takes such a step back.
@@ -105,6 +111,7 @@ func (SendSync) action()           {}
 func (SendHeartbeat) action()      {}
 func (SendLeave) action()          {}
 func (Cancel) action()             {}
+func (Reconnect) action()          {}
 func (Hand) action()               {}
 func (StopRecords) action()        {}
 func (Wake) action()               {}
@@ -130,6 +137,11 @@ const (
 	HeartbeatTimer
 	// SessionTimer is when the coordinator was silent for the session timeout.
 	SessionTimer
+	// EarlyTimer ends the time of early heartbeats.
+	EarlyTimer
+	// ProbeTimer is when to ask the coordinator that holds a JoinGroup whether it is
+	// still there.
+	ProbeTimer
 
 	// Timers is how many there are.
 	Timers
@@ -137,7 +149,7 @@ const (
 
 // String returns the timer's name.
 func (t Timer) String() string {
-	return [...]string{"lookup", "retry", "heartbeat", "session"}[t]
+	return [...]string{"lookup", "retry", "heartbeat", "session", "early", "probe"}[t]
 }
 
 // A StepKind is what the application must do in a Step.

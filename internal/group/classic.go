@@ -18,16 +18,24 @@ import (
 //	   ├──────────────── Syncing ───────────────────────┘   │           │
 //	   │                    │  SyncGroup: rebalance again   │           │
 //	   │                    ▼  SyncGroup answered           │           │
+//	   ├─────────────── Releasing                           │           │
+//	   │                    │  nothing left to give up      │           │
+//	   │                    ▼                               │           │
 //	   ├─────────────── Assigning ──────────────────────────┘           │
-//	   │                    │   Polled, subscription changed meanwhile  │
+//	   │                    │   eager: Polled, subscription changed     │
 //	   │                    ▼  Assign done                              │
 //	   ├──────────────── Stable                                         │
 //	   │                    │  Polled while a rejoin is due             │
 //	   │                    ▼                                           │
 //	   └─────────────── Revoking ───────────────────────────────────────┘
-//	                           Revoke done
+//	                           Revoke done, or nothing to revoke
 //
 //	any ── Leave ──► Leaving ──► Unjoined        any ── terminal error ──► Failed
+//
+// An eager member gives up everything in Revoking, so Releasing has nothing to do.
+// A cooperative one (KIP-429) gives up in Revoking only topics that it does not
+// subscribe to any more, keeps the others while it joins, gives up in Releasing what
+// the assignment takes away, and joins again as soon as it is stable.
 //
 // The look-up of the coordinator goes on beside these states (lookup.go), and so
 // do heartbeats, from the answer to JoinGroup until the next JoinGroup
@@ -46,6 +54,8 @@ const (
 	Joining
 	// Syncing: the assignor runs, or SyncGroup is on its way.
 	Syncing
+	// Releasing: the application gives up what its new assignment takes away.
+	Releasing
 	// Assigning: the application has yet to take over its partitions.
 	Assigning
 	// Stable: all is well until the next rebalance.
@@ -59,13 +69,15 @@ const (
 
 // String returns the state's name.
 func (s State) String() string {
-	return [...]string{"unjoined", "revoking", "joining", "syncing", "assigning", "stable", "leaving", "failed"}[s]
+	return [...]string{"unjoined", "revoking", "joining", "syncing", "releasing", "assigning", "stable", "leaving", "failed"}[s]
 }
 
 // A Config is what a machine must know of its consumer.
 type Config struct {
 	// InstanceID makes it a static member (KIP-345): it does not leave.
-	InstanceID        string
+	InstanceID string
+	// Cooperative keeps partitions over rebalances (KIP-429).
+	Cooperative       bool
 	Protocols         []string // the assignors' names
 	HeartbeatInterval time.Duration
 	SessionTimeout    time.Duration
@@ -73,8 +85,8 @@ type Config struct {
 	RetryBackoffMax   time.Duration
 }
 
-// Classic is the machine of the classic group protocol with eager rebalances. It
-// must be used by one goroutine at a time.
+// Classic is the machine of the classic group protocol, with eager or cooperative
+// rebalances. It must be used by one goroutine at a time.
 type Classic struct {
 	cfg   Config
 	state State
@@ -100,12 +112,19 @@ type Classic struct {
 
 	lookup    lookup
 	beating   bool // the heartbeat and session timers are armed
+	early     bool // heartbeats come more often than usual
 	heartbeat int  // the Seq of the heartbeat on its way; 0: none
+	synced    int  // the Seq of the last SyncGroup that was answered
+	crowd     crowd
 	handover  handover
+	claim     claim
+	target    []TopicPartition // what the assignment gives, in state Releasing
 }
 
 // NewClassic returns a machine in state Unjoined.
-func NewClassic(cfg Config) *Classic { return &Classic{cfg: cfg, generation: -1} }
+func NewClassic(cfg Config) *Classic {
+	return &Classic{cfg: cfg, generation: -1, claim: noClaim}
+}
 
 // State returns where the member stands.
 func (m *Classic) State() State { return m.state }
@@ -115,8 +134,9 @@ func (m *Classic) State() State { return m.state }
 func (m *Classic) Member() (id string, generation int32) { return m.member, m.generation }
 
 // Owned returns the partitions that the application owns, or began to take over,
-// and has not ended giving up. It must not be changed.
-func (m *Classic) Owned() []TopicPartition { return m.handover.owned }
+// and has not ended giving up; those that are lost are not among them. It must not
+// be changed.
+func (m *Classic) Owned() []TopicPartition { return m.handover.kept() }
 
 // CoordinatorDoubted reports whether CoordinatorWorks would be news.
 func (m *Classic) CoordinatorDoubted() bool { return m.lookup.failures > 0 }
@@ -151,7 +171,7 @@ func (m *Classic) Step(ev Event) []Action {
 		m.stepSyncing(ev)
 	case m.state == Assigning:
 		m.stepAssigning(ev)
-	case m.state == Stable, m.state == Revoking:
+	case m.state == Stable, m.state == Revoking, m.state == Releasing:
 		m.stepMember(ev)
 	case m.state == Leaving:
 		m.stepLeaving(ev)
@@ -241,12 +261,15 @@ func (m *Classic) stepJoining(ev Event) {
 			m.tryJoin()
 		}
 	case PollIntervalExceeded:
-		// Nothing is owned. A JoinGroup on its way is waited for: given up, it
-		// would leave a member behind whose id nobody knows.
-		if m.request == 0 {
+		switch {
+		case len(m.handover.kept()) > 0:
+			m.expire()
+		case m.request == 0:
 			m.forget(true)
 			m.becomeUnjoined()
 		}
+		// Otherwise a JoinGroup on its way is waited for: given up, it would leave a
+		// member behind whose id nobody knows.
 	}
 }
 
@@ -286,7 +309,9 @@ func (m *Classic) stepAssigning(ev Event) {
 
 // mayRejoinEarly: what the application has not taken over yet and would give up at
 // once, it need not see.
-func (m *Classic) mayRejoinEarly() bool { return m.rejoin != "" && !m.handover.taken }
+func (m *Classic) mayRejoinEarly() bool {
+	return m.rejoin != "" && !m.handover.taken && !m.cfg.Cooperative
+}
 
 func (m *Classic) stepMember(ev Event) {
 	switch ev.(type) {

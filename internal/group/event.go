@@ -69,6 +69,7 @@ type (
 		Protocol       string
 		SkipAssignment bool // KIP-814
 		Members        []JoinedMember
+		Partitions     int // of the subscribed topics, as far as known
 	}
 	// AssignmentMade answers RunAssignor.
 	AssignmentMade struct {
@@ -84,8 +85,9 @@ type (
 	}
 	// HeartbeatAnswered answers SendHeartbeat.
 	HeartbeatAnswered struct {
-		Seq int
-		Err error
+		Seq       int
+		Err       error
+		Throttled bool
 	}
 	// LeaveAnswered answers SendLeave.
 	LeaveAnswered struct {

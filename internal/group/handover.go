@@ -13,6 +13,18 @@ type handover struct {
 
 func (h *handover) busy() bool { return h.step != nil }
 
+// kept is what is owned and not lost.
+func (h *handover) kept() []TopicPartition {
+	kept := h.owned
+	if h.step != nil && h.step.Kind == Lost {
+		kept = without(kept, h.step.Partitions)
+	}
+	if len(h.next) > 0 {
+		kept = without(kept, h.next)
+	}
+	return kept
+}
+
 func (m *Classic) stepHandover(ev Event) bool {
 	h := &m.handover
 	switch ev := ev.(type) {
@@ -50,6 +62,8 @@ func (m *Classic) stepDone() {
 	switch {
 	case m.state == Revoking && done.Kind == Revoke:
 		m.becomeJoining()
+	case m.state == Releasing:
+		m.release()
 	case m.state == Assigning && done.Kind == Assign:
 		m.becomeStable()
 	case m.WantsPoll():
@@ -64,6 +78,21 @@ func (m *Classic) hand(kind StepKind, partitions, assignment []TopicPartition) {
 	}
 	m.handover.taken = false
 	m.do(Hand{Step: m.handover.step})
+}
+
+// release has the application give up, one step after the other, what the assignment
+// does not give it, and then take over the rest.
+func (m *Classic) release() {
+	if m.handover.busy() {
+		return // with partitions that were lost; stepDone goes on
+	}
+	if gone := without(m.handover.owned, m.target); len(gone) > 0 {
+		m.rejoin = "partitions were given up that others wait for"
+		m.beatEarly()
+		m.hand(Revoke, gone, nil)
+		return
+	}
+	m.becomeAssigning()
 }
 
 // withdraw takes back a step that the application did not take.
@@ -111,6 +140,11 @@ func (m *Classic) dropSteps() {
 	m.handover = handover{}
 }
 
+// without returns those of from that are not in what.
 func without(from, what []TopicPartition) []TopicPartition {
-	return slices.DeleteFunc(slices.Clone(from), func(tp TopicPartition) bool { return slices.Contains(what, tp) })
+	set := make(map[TopicPartition]bool, len(what))
+	for _, tp := range what {
+		set[tp] = true
+	}
+	return slices.DeleteFunc(slices.Clone(from), func(tp TopicPartition) bool { return set[tp] })
 }

@@ -1,15 +1,11 @@
 package group
 
-import (
-	"time"
-
-	"github.com/kafkaconsumer/kafka/protocol"
-)
+import "github.com/kafkaconsumer/kafka/protocol"
 
 // isMember reports whether this is a member whose session heartbeats keep.
 func (m *Classic) isMember() bool {
 	switch m.state {
-	case Syncing, Assigning, Stable, Revoking:
+	case Syncing, Releasing, Assigning, Stable, Revoking:
 		return true
 	default:
 		return false
@@ -20,6 +16,10 @@ func (m *Classic) stepHeartbeat(ev Event) bool {
 	switch ev := ev.(type) {
 	case TimerDue:
 		switch {
+		case ev.Timer == ProbeTimer:
+			m.probe()
+		case ev.Timer == EarlyTimer:
+			m.early = false
 		case ev.Timer != HeartbeatTimer && ev.Timer != SessionTimer:
 			return false
 		case !m.isMember():
@@ -31,7 +31,14 @@ func (m *Classic) stepHeartbeat(ev Event) bool {
 	case HeartbeatAnswered:
 		if ev.Seq == m.heartbeat && m.heartbeat != 0 {
 			m.heartbeat = 0
-			m.heartbeatAnswered(ev.Err)
+			if ev.Throttled {
+				m.stopEarly()
+			}
+			if m.state == Joining {
+				m.probeAnswered(ev.Err)
+			} else {
+				m.heartbeatAnswered(ev)
+			}
 		}
 	default:
 		return false
@@ -41,11 +48,15 @@ func (m *Classic) stepHeartbeat(ev Event) bool {
 
 func (m *Classic) startHeartbeats() {
 	m.beating = true
-	m.do(Arm{Timer: HeartbeatTimer, After: m.heartbeatAfter()})
 	m.do(Arm{Timer: SessionTimer, After: m.cfg.SessionTimeout})
+	m.beatEarly()
+	if !m.early {
+		m.armHeartbeat()
+	}
 }
 
 func (m *Classic) stopHeartbeats() {
+	m.stopEarly()
 	if m.beating {
 		m.beating = false
 		m.do(Disarm{Timer: HeartbeatTimer})
@@ -57,11 +68,16 @@ func (m *Classic) stopHeartbeats() {
 	}
 }
 
-// heartbeatAfter is the time to the next heartbeat.
-func (m *Classic) heartbeatAfter() time.Duration { return m.cfg.HeartbeatInterval }
+func (m *Classic) armHeartbeat() {
+	if m.early {
+		m.do(Arm{Timer: HeartbeatTimer, After: min(earlyInterval, m.cfg.HeartbeatInterval), Vary: true})
+		return
+	}
+	m.do(Arm{Timer: HeartbeatTimer, After: m.cfg.HeartbeatInterval})
+}
 
 func (m *Classic) sendHeartbeat() {
-	m.do(Arm{Timer: HeartbeatTimer, After: m.heartbeatAfter()})
+	m.armHeartbeat()
 	if m.heartbeat != 0 || !m.needCoordinator() {
 		return
 	}
@@ -80,17 +96,21 @@ func (m *Classic) sessionOver() {
 	m.coordinatorLost(errSilent)
 }
 
-func (m *Classic) heartbeatAnswered(err error) {
+func (m *Classic) heartbeatAnswered(ev HeartbeatAnswered) {
+	err := ev.Err
 	code, answered := codeOf(err)
 	switch {
 	case err == nil, code == protocol.RebalanceInProgress:
 		m.lookup.failures = 0
 		m.recovered()
 		m.do(Arm{Timer: SessionTimer, After: m.cfg.SessionTimeout})
-		if err != nil {
+		if err != nil && ev.Seq > m.synced {
 			m.memberRefused(err)
 		}
-	case !answered, code == protocol.NotCoordinator, code == protocol.CoordinatorNotAvailable:
+	case !answered:
+		m.silent()
+		m.coordinatorLost(err)
+	case isNotCoordinator(code):
 		m.coordinatorLost(err)
 	case isAboutMember(code):
 		m.memberRefused(err)
@@ -118,22 +138,27 @@ func (m *Classic) memberRefused(err error) {
 	code, _ := codeOf(err)
 	switch code {
 	case protocol.RebalanceInProgress:
-		// Before the member is stable it takes part in that rebalance already.
-		if m.state == Stable && m.rejoin == "" {
+		// Until its SyncGroup is answered it takes part in that rebalance already.
+		if m.state != Syncing && m.state != Revoking && m.rejoin == "" {
 			m.wantRejoin("the group rebalances")
 		}
 	case protocol.UnknownMemberID, protocol.IllegalGeneration:
-		m.do(Fenced{MemberID: m.member, Err: err})
-		m.rejoin = "the coordinator answered " + code.Name()
-		m.forget(code == protocol.IllegalGeneration)
-		m.lose()
-		m.becomeUnjoined()
+		m.fenced(err, code)
 	case protocol.FencedInstanceID:
-		m.do(Fenced{MemberID: m.member, Err: err})
 		m.becomeFailed(err)
 	default:
 		m.refuse(err)
 	}
+}
+
+// fenced: the group goes on without this member, or without its generation. What it
+// owned may have other owners.
+func (m *Classic) fenced(err error, code protocol.ErrorCode) {
+	m.do(Fenced{MemberID: m.member, Err: err})
+	m.rejoin = "the coordinator answered " + code.Name()
+	m.forget(code == protocol.IllegalGeneration)
+	m.lose()
+	m.becomeUnjoined()
 }
 
 type silentError struct{}

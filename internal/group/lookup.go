@@ -15,8 +15,14 @@ type lookup struct {
 	request  int  // the Seq of FindCoordinator
 	needed   bool // by someone outside the machine
 	told     bool // of a failure
+	silent   bool // a coordinator did not answer while it held a JoinGroup or SyncGroup
+	named    bool // somebody was ever found
 	failures int  // in a row: failed look-ups, and coordinators that were none
 }
+
+// eagerLookups is how many times in a row a coordinator that nobody has named yet is
+// looked up without a longer wait each time.
+const eagerLookups = 10
 
 type lookupState int8
 
@@ -76,17 +82,20 @@ func (m *Classic) lookupIfWanted() {
 }
 
 func (m *Classic) coordinatorFound(node int32) {
-	m.lookup.state, m.lookup.node, m.lookup.needed = found, node, false
+	m.lookup.state, m.lookup.node, m.lookup.needed, m.lookup.named = found, node, false, true
 	m.do(CoordinatorChanged{Node: node, Known: true})
 	if m.lookup.told {
 		m.lookup.told = false
 		m.do(Recovered{})
 	}
-	if (m.state == Joining || m.state == Syncing) && m.request != 0 && m.requestNode != node {
-		// The round goes on at the new coordinator only, which has not heard of it.
-		m.cancelRequest()
+	m.claim.moveTo(node)
+	if (m.state == Joining || m.state == Syncing) && m.request != 0 && (m.requestNode != node || m.lookup.silent) {
+		// The round goes on at the new coordinator only, which has not heard of it, or
+		// on a new connection to one that was silent.
+		m.abandonRequest()
 		m.becomeJoiningAgain()
 	}
+	m.lookup.silent = false
 	switch {
 	case m.state == Joining:
 		m.tryJoin()
@@ -103,6 +112,11 @@ func (m *Classic) lookupFailed(err error) {
 	code, answered := codeOf(err)
 	refused := answered && (code == protocol.GroupAuthorizationFailed || isTerminal(code))
 	wait := m.backoffAfter(m.lookup.failures)
+	if code == protocol.CoordinatorNotAvailable && !m.lookup.named {
+		// The first group of a cluster waits for the offsets topic to be made, which is
+		// a matter of moments.
+		wait = m.backoffAfter(m.lookup.failures - eagerLookups)
+	}
 	if refused {
 		wait = max(wait, m.cfg.RetryBackoffMax)
 	}

@@ -27,9 +27,10 @@ func scriptConfig() Config {
 	}
 }
 
-// TestScripts runs testdata/*.txt. A line that begins at the margin is an event (or
-// "static", before the first one, for a static member), the indented lines behind it
-// are the actions that it must bring about and, when it changed, the state.
+// TestScripts runs testdata/*.txt. A line that begins at the margin is an event (or,
+// before the first one, "static", "cooperative" or "all timers"), the indented lines
+// behind it are the actions that it must bring about and, when it changed, the state.
+// The early and the probe timer are shown in scripts with "all timers" only.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -52,6 +53,7 @@ func runScript(t *testing.T, script string) string {
 	cfg := scriptConfig()
 	m := NewClassic(cfg)
 	var out strings.Builder
+	allTimers := false
 	for _, line := range strings.Split(strings.TrimSuffix(script, "\n"), "\n") {
 		switch {
 		case strings.HasPrefix(line, " "):
@@ -59,8 +61,12 @@ func runScript(t *testing.T, script string) string {
 		case line == "" || strings.HasPrefix(line, "#"):
 			fmt.Fprintln(&out, line)
 			continue
-		case line == "static":
-			cfg.InstanceID = "i1"
+		case line == "static", line == "cooperative", line == "all timers":
+			if line == "static" {
+				cfg.InstanceID = "i1"
+			}
+			cfg.Cooperative = cfg.Cooperative || line == "cooperative"
+			allTimers = allTimers || line == "all timers"
 			m = NewClassic(cfg)
 			fmt.Fprintln(&out, line)
 			continue
@@ -68,6 +74,9 @@ func runScript(t *testing.T, script string) string {
 		fmt.Fprintln(&out, line)
 		before := m.State()
 		for _, a := range m.Step(parseEvent(t, line)) {
+			if !allTimers && isMinorTimer(a) {
+				continue
+			}
 			fmt.Fprintf(&out, "    %s\n", formatAction(a))
 		}
 		if s := m.State(); s != before {
@@ -75,6 +84,16 @@ func runScript(t *testing.T, script string) string {
 		}
 	}
 	return out.String()
+}
+
+func isMinorTimer(a Action) bool {
+	switch a := a.(type) {
+	case Arm:
+		return a.Timer == EarlyTimer || a.Timer == ProbeTimer
+	case Disarm:
+		return a.Timer == EarlyTimer || a.Timer == ProbeTimer
+	}
+	return false
 }
 
 // words is an event's line: a name, "#n" for a Seq or ID, "key=value" fields.
@@ -202,6 +221,10 @@ func parseAnswer(t *testing.T, w words, line string) Event {
 		a := JoinAnswered{
 			Seq: w.seq, Err: w.err(t), MemberID: w.fields["member"], Generation: w.int(t, "generation", -1),
 			Protocol: w.fields["protocol"], Leader: w.rest == "leader",
+			SkipAssignment: w.fields["skip"] != "", Partitions: int(w.int(t, "partitions", 0)),
+		}
+		for i := range w.int(t, "crowd", 0) {
+			a.Members = append(a.Members, JoinedMember{ID: fmt.Sprint(i)})
 		}
 		for _, id := range w.list("members") {
 			a.Members = append(a.Members, JoinedMember{ID: id})
@@ -216,7 +239,7 @@ func parseAnswer(t *testing.T, w words, line string) Event {
 	case "sync-answered":
 		return SyncAnswered{Seq: w.seq, Err: w.err(t), Assignment: w.partitions(t, "assignment")}
 	case "heartbeat-answered":
-		return HeartbeatAnswered{Seq: w.seq, Err: w.err(t)}
+		return HeartbeatAnswered{Seq: w.seq, Err: w.err(t), Throttled: w.rest == "throttled"}
 	case "leave-answered":
 		return LeaveAnswered{Seq: w.seq, Err: w.err(t)}
 	}
@@ -234,10 +257,15 @@ func formatAction(a Action) string {
 		}
 		return fmt.Sprintf("coordinator node=%d", a.Node)
 	case SendJoin:
+		owned := formatPartitions(" owned", a.Owned)
+		if owned != "" {
+			owned += fmt.Sprint(" since=", a.Generation)
+		}
 		return fmt.Sprintf("send-join #%d member=%s topics=%s%s reason: %s", a.Seq, a.MemberID, strings.Join(a.Topics, ","),
-			formatPartitions(" owned", a.Owned), a.Reason)
+			owned, a.Reason)
 	case RunAssignor:
-		return fmt.Sprintf("run-assignor #%d %s generation=%d members=%d", a.Seq, a.Protocol, a.Generation, len(a.Members))
+		return fmt.Sprintf("run-assignor #%d %s generation=%d members=%d%s", a.Seq, a.Protocol, a.Generation, len(a.Members),
+			map[bool]string{true: " to watch only"}[a.WatchOnly])
 	case SendSync:
 		return fmt.Sprintf("send-sync #%d member=%s generation=%d assignments=%d", a.Seq, a.MemberID, a.Generation, len(a.Assignments))
 	case SendHeartbeat:
@@ -246,6 +274,8 @@ func formatAction(a Action) string {
 		return fmt.Sprintf("send-leave #%d member=%s reason: %s", a.Seq, a.MemberID, a.Reason)
 	case Cancel:
 		return fmt.Sprintf("cancel #%d", a.Seq)
+	case Reconnect:
+		return fmt.Sprintf("reconnect node=%d", a.Node)
 	case Arm:
 		return fmt.Sprintf("arm %s %s%s", a.Timer, map[bool]string{true: "~"}[a.Vary], a.After)
 	case Disarm:
@@ -261,7 +291,11 @@ func formatReport(a Action) string {
 		if a.Step == nil {
 			return "withdraw"
 		}
-		return fmt.Sprintf("hand #%d %s%s", a.Step.ID, a.Step.Kind, formatPartitions("", a.Step.Partitions))
+		all := ""
+		if len(a.Step.Assignment) != len(a.Step.Partitions) {
+			all = formatPartitions(" all", a.Step.Assignment)
+		}
+		return fmt.Sprintf("hand #%d %s%s%s", a.Step.ID, a.Step.Kind, formatPartitions("", a.Step.Partitions), all)
 	case StopRecords:
 		return "stop-records" + formatPartitions("", a.Partitions)
 	case Wake:

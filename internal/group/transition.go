@@ -17,12 +17,16 @@ func (m *Classic) becomeUnjoined() {
 }
 
 func (m *Classic) becomeRevoking() {
-	if len(m.handover.owned) == 0 {
+	revoked := m.handover.owned
+	if m.cfg.Cooperative {
+		revoked = m.foreign(revoked)
+	}
+	if len(revoked) == 0 {
 		m.becomeJoining()
 		return
 	}
 	m.state = Revoking
-	m.hand(Revoke, m.handover.owned, nil)
+	m.hand(Revoke, revoked, nil)
 }
 
 func (m *Classic) becomeJoining() {
@@ -41,23 +45,36 @@ func (m *Classic) tryJoin() {
 		m.reason, m.rejoin = m.rejoin, ""
 	}
 	m.request, m.requestNode = m.nextSeq(), m.lookup.node
-	m.do(SendJoin{
+	join := SendJoin{
 		Seq: m.request, MemberID: m.member, Topics: m.topics,
-		Owned: slices.Clone(m.handover.owned), Generation: m.generation, Reason: m.reason,
-	})
+		Owned: slices.Clone(m.handover.kept()), Generation: m.generation, Reason: m.reason,
+	}
+	if len(join.Owned) > 0 {
+		join.Generation = m.claim.generation
+	}
+	m.do(join)
+	m.do(Arm{Timer: ProbeTimer, After: m.answerTimeout()})
 }
 
 func (m *Classic) becomeSyncing(a JoinAnswered) {
 	m.state = Syncing
 	m.member, m.generation, m.protocol, m.leader = a.MemberID, a.Generation, a.Protocol, a.Leader
 	m.lookup.failures = 0
+	m.crowd.joined(a)
 	m.startHeartbeats()
-	if !a.Leader || a.SkipAssignment {
+	if len(m.handover.kept()) > 0 && !m.claim.honoured(a.Generation) {
+		m.do(Fenced{MemberID: m.member, Err: errMissed})
+		m.lose()
+	}
+	m.claim.join(a.Generation, m.requestNode)
+	if !a.Leader {
 		m.sendSync(nil)
 		return
 	}
 	m.request = m.nextSeq()
-	m.do(RunAssignor{Seq: m.request, Generation: m.generation, Protocol: m.protocol, Members: a.Members})
+	m.do(RunAssignor{
+		Seq: m.request, Generation: m.generation, Protocol: m.protocol, Members: a.Members, WatchOnly: a.SkipAssignment,
+	})
 }
 
 func (m *Classic) sendSync(assignments []MemberAssignment) {
@@ -68,11 +85,23 @@ func (m *Classic) sendSync(assignments []MemberAssignment) {
 	})
 }
 
-func (m *Classic) becomeAssigning(assignment []TopicPartition) {
-	m.state = Assigning
+// becomeReleasing takes the assignment in.
+func (m *Classic) becomeReleasing(a SyncAnswered) {
+	m.state = Releasing
 	m.failures, m.reason = 0, ""
+	m.synced, m.target = m.seq, slices.Clone(a.Assignment)
+	m.claim.sync()
+	m.crowd.own = len(a.Assignment)
 	m.recovered()
-	m.hand(Assign, assignment, assignment)
+	m.beatEarly()
+	m.release()
+}
+
+func (m *Classic) becomeAssigning() {
+	m.state = Assigning
+	added := without(m.target, m.handover.owned)
+	m.hand(Assign, added, m.target)
+	m.target = nil
 }
 
 func (m *Classic) becomeStable() {
@@ -84,6 +113,9 @@ func (m *Classic) becomeStable() {
 
 // becomeFailed: no new try can help.
 func (m *Classic) becomeFailed(err error) {
+	if code, _ := codeOf(err); code == protocol.FencedInstanceID {
+		m.do(Fenced{MemberID: m.member, Err: err})
+	}
 	m.forget(false)
 	m.lose()
 	m.state, m.told = Failed, true
@@ -107,6 +139,7 @@ func (m *Classic) leave(reason string) {
 	m.cancelRequest()
 	m.stopHeartbeats()
 	m.dropSteps()
+	m.target = nil
 	m.recovered()
 	m.failures = 0
 	if m.cfg.InstanceID != "" || m.member == "" {
@@ -165,6 +198,7 @@ func (m *Classic) forget(keepMember bool) {
 	m.cancelRequest()
 	m.stopHeartbeats()
 	m.generation, m.protocol, m.leader = -1, "", false
+	m.claim, m.target = noClaim, nil
 	if !keepMember {
 		m.member = ""
 	}
@@ -174,6 +208,7 @@ func (m *Classic) cancelRequest() {
 	if m.request != 0 {
 		m.do(Cancel{Seq: m.request})
 		m.request = 0
+		m.stopProbe()
 	}
 	if m.backoff {
 		m.backoff = false
@@ -182,6 +217,7 @@ func (m *Classic) cancelRequest() {
 }
 
 func (m *Classic) joinAnswered(a JoinAnswered) {
+	m.stopProbe()
 	switch {
 	case a.Err != nil:
 		m.joinFailed(a)
@@ -197,7 +233,7 @@ func (m *Classic) joinAnswered(a JoinAnswered) {
 
 func (m *Classic) joinFailed(a JoinAnswered) {
 	code, _ := codeOf(a.Err)
-	if code == protocol.MemberIDRequired && a.MemberID != "" {
+	if code == protocol.MemberIDRequired && a.MemberID != "" && len(m.handover.kept()) == 0 {
 		m.member = a.MemberID // KIP-394
 		m.lookup.failures = 0
 		m.retryJoin(a.Err)
@@ -211,10 +247,11 @@ func (m *Classic) syncAnswered(a SyncAnswered) {
 	case a.Err != nil:
 		m.becomeJoiningAgain()
 		m.roundFailed(a.Err)
-	case m.matches(a.Assignment):
+	case len(m.foreign(a.Assignment)) == 0:
 		m.lookup.failures = 0
-		m.becomeAssigning(a.Assignment)
+		m.becomeReleasing(a)
 	default:
+		m.claim.sync()
 		m.becomeJoiningAgain()
 		m.rejoin = errForeign.Error()
 		m.retryJoin(errForeign)
@@ -222,19 +259,18 @@ func (m *Classic) syncAnswered(a SyncAnswered) {
 }
 
 // becomeJoiningAgain begins the round anew without asking the application, which
-// owns nothing.
+// owns nothing or keeps what it owns.
 func (m *Classic) becomeJoiningAgain() {
 	m.state = Joining
 	m.stopHeartbeats()
 }
 
-func (m *Classic) matches(assignment []TopicPartition) bool {
-	for _, tp := range assignment {
-		if _, ok := slices.BinarySearch(m.topics, tp.Topic); !ok {
-			return false
-		}
-	}
-	return true
+// foreign returns the partitions whose topics are not subscribed to.
+func (m *Classic) foreign(tps []TopicPartition) []TopicPartition {
+	return slices.DeleteFunc(slices.Clone(tps), func(tp TopicPartition) bool {
+		_, ok := slices.BinarySearch(m.topics, tp.Topic)
+		return ok
+	})
 }
 
 // roundFailed decides what a failed JoinGroup or SyncGroup means. The state is
@@ -246,11 +282,15 @@ func (m *Classic) roundFailed(err error) {
 		m.becomeFailed(err)
 	case !answered && isLocal(err):
 		m.refuse(err)
-	case !answered, code == protocol.NotCoordinator, code == protocol.CoordinatorNotAvailable:
+	case !answered, isNotCoordinator(code):
 		if m.requestNode == m.lookup.node {
 			m.coordinatorLost(err)
 		}
 		m.tryJoin()
+	case len(m.handover.kept()) > 0 && (code == protocol.UnknownMemberID || code == protocol.MemberIDRequired):
+		m.fenced(err, protocol.UnknownMemberID)
+	case len(m.handover.kept()) > 0 && code == protocol.IllegalGeneration:
+		m.fenced(err, code)
 	case code == protocol.UnknownMemberID:
 		m.member, m.generation = "", -1
 		m.retryJoin(err)
@@ -301,6 +341,10 @@ var errForeign = errors.New("the assignment has topics that this member does not
 func codeOf(err error) (code protocol.ErrorCode, ok bool) {
 	ok = errors.As(err, &code)
 	return code, ok
+}
+
+func isNotCoordinator(code protocol.ErrorCode) bool {
+	return code == protocol.NotCoordinator || code == protocol.CoordinatorNotAvailable
 }
 
 // isTerminal reports codes that the same configuration will always get.
