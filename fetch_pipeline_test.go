@@ -181,7 +181,8 @@ func TestSessionErrorsAreFollowedByAFullFetch(t *testing.T) {
 					if code == 70 {
 						b.DropSessions(1)
 					}
-					bad := b.On(keyFetch).Times(times).Reply(func(kmsg.Request) kmsg.Response {
+					inSession := func(r testbroker.Request) bool { return r.Message.(*kmsg.FetchRequest).SessionEpoch >= 0 }
+					bad := b.On(keyFetch).Times(times).When(inSession).Reply(func(kmsg.Request) kmsg.Response {
 						resp := kmsg.NewPtrFetchResponse()
 						resp.ErrorCode = code
 						return resp

@@ -81,6 +81,7 @@ func (t *Table) endSide(q *Request) {
 }
 
 func (t *Table) applyRequest(q *Request, sound bool, now time.Time) {
+	t.now = now
 	t.reserved -= q.room
 	q.room = 0
 	t.stirred = true
@@ -100,7 +101,7 @@ func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
 		t.applyRefusal(p, a, now)
 		return
 	}
-	p.failures, p.lastErr = 0, nil
+	p.failures, p.lastErr, p.resets = 0, nil, 0
 	p.highWatermark, p.lastStable = a.highWatermark, a.lastStable
 	p.logStart = a.logStart
 	switch {
@@ -236,6 +237,16 @@ func (t *Table) truncated(p *Partition, end protocol.EpochEndOffset) {
 	default:
 		t.startReset(p, t.limits.Policy(), "log was truncated")
 	}
+	t.paceResets(p)
+}
+
+// paceResets makes the second of two resets in a row wait, with nothing read between: a
+// broker that refuses what it told of would keep both sides busy.
+func (t *Table) paceResets(p *Partition) {
+	if p.resets > 0 && p.stage != stopped {
+		p.retryAt = t.now.Add(t.limits.Backoff(p.resets - 1))
+	}
+	p.resets++
 }
 
 // A TruncationError says that records which were handed over are gone from the log.
@@ -314,4 +325,5 @@ func (t *Table) settle(p *Partition) {
 	}
 	reason := fmt.Sprintf("offset %d is out of range", p.tail.offset)
 	t.startReset(p, t.limits.Policy(), reason)
+	t.paceResets(p)
 }

@@ -52,6 +52,7 @@ type Partition struct {
 	appeared  bool // created since subscribing: starts at its beginning (design: partitions that appear)
 	retryAt   time.Time
 	failures  int
+	resets    int   // in a row, with nothing read between
 	lastErr   error // why the current stage is not over
 	position  int64
 	posEpoch  int32 // leader epoch of the record before the position, -1

@@ -73,6 +73,9 @@ func (m *member) ask() (changed bool) {
 		LastFetchedEpoch:   p.fetchEpoch,
 		MaxBytes:           p.size,
 	}
+	if wire.LastFetchedEpoch > p.leaderEpoch && p.leaderEpoch >= 0 {
+		wire.LastFetchedEpoch = -1 // of a cluster that was built anew
+	}
 	if p.source != p.leader { // a follower may not have heard of the newest epoch
 		wire.CurrentLeaderEpoch = -1
 	}

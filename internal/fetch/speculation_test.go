@@ -363,3 +363,45 @@ func TestDivergence(t *testing.T) {
 		r.idle(1)
 	})
 }
+
+// A broker that refuses the offsets it told of itself.
+func TestResetsInARowWait(t *testing.T) {
+	for name, a := range map[string]ans{
+		"out of range": {code: protocol.OffsetOutOfRange},
+		"a divergence": {diverging: &protocol.EpochEndOffset{Epoch: 4, EndOffset: 1000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.assign(1)
+			began, requests := r.now, 0
+			for r.now.Before(began.Add(10 * time.Second)) {
+				if s := r.table.Session(1); r.table.Plan(s, newest, r.now) {
+					requests++
+					r.answer(s, a)
+				}
+				lookups, retry := r.table.WantResets(r.now)
+				for _, l := range lookups {
+					r.table.ResetFound(l, 0, 5)
+				}
+				if hungry, due := r.table.Hungry(r.table.Session(1), r.now); len(lookups) == 0 && !hungry {
+					if retry.IsZero() {
+						retry = due
+					}
+					require.False(t, retry.IsZero())
+					r.now = retry
+				}
+			}
+			require.Less(t, requests, 25)
+		})
+	}
+}
+
+func TestEpochOfAClusterThatWasBuiltAnewIsNotAskedFor(t *testing.T) {
+	r := newRig(t)
+	r.assign(1)
+	r.fetch(ans{records: v2(0, 5)})
+	r.lead(1, 0, tpOf(0))
+	s := r.plan(1, newest)
+	require.EqualValues(t, -1, s.Wire.Topics[0].Partitions[0].LastFetchedEpoch)
+	require.EqualValues(t, 0, s.Wire.Topics[0].Partitions[0].CurrentLeaderEpoch)
+}

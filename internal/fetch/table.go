@@ -36,6 +36,8 @@ type Table struct {
 	moved      bool                    // a position moved since TakeMoved
 	unlocated  bool                    // a position may be wanted that was not
 
+	now time.Time // of the last answer
+
 	buffered int64 // bytes of all partitions' chunks and decoded segments
 	reserved int64 // room promised to fetches under way
 
@@ -220,6 +222,7 @@ func (t *Table) Seek(p *Partition, offset int64, epoch int32) {
 	p.voided++
 	p.lookingUp = false
 	t.setPosition(p, offset, epoch)
+	p.resets = 0
 	p.unchecked = epoch >= 0
 }
 
