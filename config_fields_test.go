@@ -75,13 +75,13 @@ var fieldRules = map[string]fieldRule{
 	"ConsumerTimeout":              {good: time.Second, anyValue: "negative means not to wait"},
 	"SecurityProtocol":             {def: SecurityPlaintext, good: SecuritySSL, bad: []any{SecurityProtocol("TLS"), SecurityProtocol("ssl")}},
 	"TLS":                          {good: &tls.Config{ServerName: "s"}, anyValue: "crypto/tls judges it; beside PLAINTEXT it is refused"},
-	"SSLSkipHostnameCheck":         {good: true},
-	"SSLCAFile":                    {good: "ca.pem"},
-	"SSLCertFile":                  {good: "cert.pem"},
-	"SSLKeyFile":                   {good: "key.pem"},
-	"SSLPassword":                  {good: "secret"},
-	"SSLCRLFile":                   {good: "crl.pem"},
-	"SSLCiphers":                   {good: []string{"ECDHE-RSA-AES128-GCM-SHA256"}},
+	"SSLSkipHostnameCheck":         {good: true, bad: []any{true}},
+	"SSLCAFile":                    {good: "ca.pem", bad: []any{"unused.pem", "-----BEGIN CERTIFICATE-----"}},
+	"SSLCertFile":                  {good: "cert.pem", bad: []any{"unused.pem"}},
+	"SSLKeyFile":                   {good: "key.pem", bad: []any{"unused.pem"}},
+	"SSLPassword":                  {good: "secret", bad: []any{"unused"}},
+	"SSLCRLFile":                   {good: "crl.pem", bad: []any{"unused.pem"}},
+	"SSLCiphers":                   {good: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, bad: []any{[]string{""}, []string{"HIGH:!aNULL"}, []string{"DHE-RSA-AES256-SHA"}, []string{"unknown"}}},
 	"APIVersion":                   {good: "0.10.1", bad: []any{"0.9", "0.8.0", "newest", "99.0"}},
 	"APIVersionAutoTimeout":        {def: 2 * time.Second, good: time.Second, bad: []any{-time.Second}},
 	"ConnectionsMaxIdle":           {def: 9 * time.Minute, good: -time.Second, bad: []any{time.Second}},
@@ -90,11 +90,11 @@ var fieldRules = map[string]fieldRule{
 	"MetricsSampleWindow":          {good: time.Second},
 	"IncludeInternalTopics":        {good: true, anyValue: "a boolean"},
 	"SASLMechanism":                {good: "PLAIN", bad: []any{"LOGIN"}},
-	"SASLUsername":                 {good: "user"},
-	"SASLPassword":                 {good: "secret"},
-	"SASLKerberosServiceName":      {good: "broker"},
-	"SASLKerberosDomainName":       {good: "example.org"},
-	"SASLOAuthTokenProvider":       {good: fakeTokens{}},
+	"SASLUsername":                 {good: "user", bad: []any{"a\x00b", "\xff"}},
+	"SASLPassword":                 {good: "secret", bad: []any{"a\x00b", "\xff"}},
+	"SASLKerberosServiceName":      {good: "broker", bad: []any{"unused"}},
+	"SASLKerberosDomainName":       {good: "example.org", bad: []any{"unused"}},
+	"SASLOAuthTokenProvider":       {good: fakeTokens{}, bad: []any{(*fakeTokens)(nil)}},
 	"SASL":                         {good: fakeSASL{}, bad: []any{(*fakeSASL)(nil)}},
 	"GroupInstanceID":              {good: "i1", bad: []any{"a b", ".."}},
 	"GroupProtocol":                {def: GroupProtocolClassic, good: GroupProtocolConsumer, bad: []any{GroupProtocol("other")}},
@@ -299,3 +299,7 @@ func (fakeSASL) Mechanism() string { return "TEST" }
 func (fakeSASL) Start(context.Context, string) (SASLSession, []byte, error) {
 	return nil, nil, errors.ErrUnsupported
 }
+
+type fakeKerberos struct{ fakeSASL }
+
+func (f fakeKerberos) WithKerberosNames(string, string) SASLClient { return f }

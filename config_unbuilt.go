@@ -16,19 +16,6 @@ type unbuiltField struct {
 
 // unbuiltFields are all of them.
 var unbuiltFields = []unbuiltField{
-	{field: "SSLSkipHostnameCheck", what: notBuiltUseTLS},
-	{field: "SSLCAFile", what: notBuiltUseTLS},
-	{field: "SSLCertFile", what: notBuiltUseTLS},
-	{field: "SSLKeyFile", what: notBuiltUseTLS},
-	{field: "SSLPassword", what: notBuiltUseTLS},
-	{field: "SSLCRLFile", what: notBuiltUseTLS},
-	{field: "SSLCiphers", what: notBuiltUseTLS},
-	{field: "SASLMechanism", what: notBuiltUseSASL},
-	{field: "SASLUsername", what: notBuiltUseSASL},
-	{field: "SASLPassword", what: notBuiltUseSASL},
-	{field: "SASLKerberosServiceName", what: notBuiltUseSASL},
-	{field: "SASLKerberosDomainName", what: notBuiltUseSASL},
-	{field: "SASLOAuthTokenProvider", what: notBuiltUseSASL},
 	{field: "APIVersion", what: "a release below 0.10.0 is not built yet", used: func(c *Config) bool {
 		oldest, _ := protocol.ParseRelease("0.10.0")
 		release, err := protocol.ParseRelease(c.APIVersion)
@@ -46,11 +33,7 @@ var unbuiltFields = []unbuiltField{
 	}},
 }
 
-const (
-	notBuilt        = "this is not built yet"
-	notBuiltUseTLS  = "this is not built yet; TLS takes a whole *tls.Config"
-	notBuiltUseSASL = "this is not built yet; SASL takes a mechanism of one's own"
-)
+const notBuilt = "this is not built yet"
 
 // in tells whether c asks for what is not built.
 func (u unbuiltField) in(c *Config) bool {

@@ -251,54 +251,6 @@ func oneOf[T ~string](v *validator, field string, value T, allowed ...T) {
 	}
 }
 
-func (v *validator) tls() {
-	p := v.cfg.SecurityProtocol
-	plain := p == SecurityPlaintext || p == SecuritySASLPlaintext
-	if plain && v.cfg.TLS != nil {
-		v.fault("TLS", "SecurityProtocol %s does not use it", p)
-	}
-	for _, field := range []string{
-		"SSLSkipHostnameCheck", "SSLCAFile", "SSLCertFile", "SSLKeyFile", "SSLPassword", "SSLCRLFile", "SSLCiphers",
-	} {
-		if v.fields.FieldByName(field).IsZero() {
-			continue
-		}
-		if plain {
-			v.fault(field, "SecurityProtocol %s does not use it", p)
-		}
-		if v.cfg.TLS != nil {
-			v.fault(field, "it cannot be set together with TLS, which is the whole configuration")
-		}
-	}
-}
-
-func (v *validator) sasl() {
-	c, p := v.cfg, v.cfg.SecurityProtocol
-	if p == SecurityPlaintext || p == SecuritySSL {
-		for _, field := range []string{
-			"SASL", "SASLMechanism", "SASLUsername", "SASLPassword", "SASLKerberosServiceName", "SASLKerberosDomainName",
-			"SASLOAuthTokenProvider",
-		} {
-			if !v.fields.FieldByName(field).IsZero() {
-				v.fault(field, "SecurityProtocol %s does not use it, %s and %s do", p, SecuritySASLPlaintext, SecuritySASLSSL)
-			}
-		}
-	}
-	if (p == SecuritySASLPlaintext || p == SecuritySASLSSL) && c.SASL == nil && c.SASLMechanism == "" {
-		v.fault("SASLMechanism", "SecurityProtocol %s needs it, or SASL", p)
-	}
-	if c.SASL != nil && isNil(c.SASL) {
-		v.fault("SASL", "it holds a nil pointer")
-	}
-	if c.SASL != nil && c.SASLMechanism != "" {
-		v.fault("SASLMechanism", "it cannot be set together with SASL")
-	}
-	mechanisms := []string{"PLAIN", "GSSAPI", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512"}
-	if c.SASLMechanism != "" {
-		oneOf(v, "SASLMechanism", c.SASLMechanism, mechanisms...)
-	}
-}
-
 func (v *validator) assignors() {
 	const field = "PartitionAssignmentStrategy"
 	list := v.cfg.PartitionAssignmentStrategy

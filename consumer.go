@@ -83,14 +83,20 @@ type member interface {
 // NewConsumer returns a Consumer for cfg, of which it keeps a copy. It reaches a
 // broker or fails with each address's own reason; ctx, or DefaultAPITimeout, bounds
 // that. Wrong configuration is reported at once, all of it, as joined
-// *ConfigErrors. With Config.Topics it subscribes to them.
+// *ConfigErrors; so are files that cannot be used. A broker that does not accept this
+// client, or is not accepted, is an *AuthenticationError. With Config.Topics it subscribes to them.
 //
 // The consumer must be closed.
 func NewConsumer(ctx context.Context, cfg Config) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := newConsumer(cfg.withDefaults())
+	cfg = cfg.withDefaults()
+	tlsConfig, err := tlsSource(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := newConsumer(cfg, tlsConfig)
 	bootstrap, cancel := c.bound(ctx)
 	defer cancel()
 	if err := c.cluster.Bootstrap(bootstrap); err != nil {
@@ -108,7 +114,9 @@ func NewConsumer(ctx context.Context, cfg Config) (*Consumer, error) {
 	return c, nil
 }
 
-func newConsumer(cfg Config) *Consumer {
+// newConsumer builds what NewConsumer starts. tlsConfig gives the TLS configuration of
+// a new connection; nil means no TLS.
+func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer {
 	c := &Consumer{
 		cfg:      cfg,
 		log:      cfg.Logger,
@@ -126,7 +134,7 @@ func newConsumer(cfg Config) *Consumer {
 	c.auto.interval = cfg.AutoCommitInterval
 	c.auto.disturb = c.disturb
 	c.events = newEventQueue(cfg.OnEvent, c.log)
-	c.cluster = cluster.New(clusterConfig(&c.cfg))
+	c.cluster = cluster.New(clusterConfig(&c.cfg, tlsConfig))
 	c.fetcher = newFetcher(&c.cfg, c.cluster, c.log, fetcherHooks{
 		wake:      func() { kick(c.wake) },
 		moved:     c.auto.arm,
@@ -146,7 +154,7 @@ func newConsumer(cfg Config) *Consumer {
 	return c
 }
 
-func clusterConfig(cfg *Config) cluster.Config {
+func clusterConfig(cfg *Config, tlsConfig func(host string) *tls.Config) cluster.Config {
 	servers, _ := conn.ParseServers(cfg.BootstrapServers) // checked by validate
 	var clamp protocol.Release
 	if cfg.APIVersion != "" {
@@ -167,20 +175,13 @@ func clusterConfig(cfg *Config) cluster.Config {
 		ReconnectBackoff:    cfg.ReconnectBackoff,
 		ReconnectBackoffMax: cfg.ReconnectBackoffMax,
 		MaxFrame:            cfg.ReceiveMessageMaxBytes,
+		TLS:                 tlsConfig,
 		Clamp:               clamp,
 		ProbeTimeout:        cfg.APIVersionAutoTimeout,
 		Logger:              cfg.Logger,
 	}
-	if cfg.SecurityProtocol == SecuritySSL || cfg.SecurityProtocol == SecuritySASLSSL {
-		link.TLS = func(string) *tls.Config {
-			if cfg.TLS == nil {
-				return &tls.Config{MinVersion: tls.VersionTLS12}
-			}
-			return cfg.TLS.Clone()
-		}
-	}
-	if cfg.SASL != nil {
-		link.Auth = saslAuthenticator{cfg.SASL}
+	if client := saslClient(cfg); client != nil {
+		link.Auth = saslAuthenticator{client}
 	}
 	return cluster.Config{
 		Conn:            link,

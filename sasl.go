@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -26,27 +27,63 @@ func (a saslAuthenticator) Authenticate(ctx context.Context, host string, rt con
 	if err != nil {
 		return 0, err
 	}
-	var lifetime time.Duration
-	for done := false; ; {
-		if message == nil && done {
-			return lifetime, nil
+	x := saslExchange{rt: rt, framed: framed}
+	for done := false; message != nil || !done; {
+		if done && !framed {
+			return 0, rt.LastToken(ctx, message)
 		}
-		var answer []byte
-		if framed {
-			answer, lifetime, err = authenticateFramed(ctx, rt, message)
-		} else {
-			answer, err = rt.Token(ctx, message)
-		}
+		answer, err := x.send(ctx, message)
 		if err != nil {
 			return 0, err
 		}
 		if done {
-			return lifetime, nil
+			break
 		}
 		if message, done, err = session.Next(ctx, answer); err != nil {
-			return 0, err
+			return 0, x.end(ctx, message, err)
 		}
 	}
+	return sessionLifetime(x.lifetime, session), nil
+}
+
+// A saslExchange sends the mechanism's messages.
+type saslExchange struct {
+	rt       conn.Exchange
+	framed   bool
+	lifetime time.Duration // of the session, by the last answer; zero: for ever
+}
+
+func (x *saslExchange) send(ctx context.Context, message []byte) (answer []byte, err error) {
+	if !x.framed {
+		return x.rt.Token(ctx, message)
+	}
+	answer, x.lifetime, err = authenticateFramed(ctx, x.rt, message)
+	return answer, err
+}
+
+// end sends the last message of an exchange that failed, if there is one, and adds
+// what the broker says to it.
+func (x *saslExchange) end(ctx context.Context, message []byte, err error) error {
+	if message == nil {
+		return err
+	}
+	_, last := x.send(ctx, message)
+	if code, ok := errors.AsType[ErrorCode](last); ok {
+		return fmt.Errorf("%w: %w", code, err)
+	}
+	return err
+}
+
+// sessionLifetime is the broker's bound on the session, or the end of the client's
+// credentials if that is earlier. A broker without a bound may not know how to
+// renew a session (KIP-368).
+func sessionLifetime(broker time.Duration, session SASLSession) time.Duration {
+	if s, ok := session.(interface{ expiry() time.Time }); ok && broker > 0 {
+		if end := s.expiry(); !end.IsZero() {
+			return max(min(broker, time.Until(end)), 1)
+		}
+	}
+	return broker
 }
 
 func (a saslAuthenticator) handshake(ctx context.Context, rt conn.Exchange) (framed bool, err error) {
@@ -61,11 +98,23 @@ func (a saslAuthenticator) handshake(ctx context.Context, rt conn.Exchange) (fra
 	case protocol.None:
 		return req.Version >= 1, nil
 	case protocol.UnsupportedSaslMechanism:
-		return false, fmt.Errorf("%w: the broker offers %s, not %s", code,
-			strings.Join(answer.SupportedMechanisms, ", "), req.Mechanism)
+		return false, fmt.Errorf("%w: the broker offers %s, not %s", code, mechanismList(answer.SupportedMechanisms), req.Mechanism)
 	default:
 		return false, code
 	}
+}
+
+// mechanismList prints what a broker offers, which is its own text.
+func mechanismList(names []string) string {
+	const most = 20
+	if len(names) == 0 {
+		return "no mechanism"
+	}
+	quoted := make([]string, 0, most)
+	for _, name := range names[:min(len(names), most)] {
+		quoted = append(quoted, fmt.Sprintf("%.64q", name))
+	}
+	return strings.Join(quoted, ", ")
 }
 
 func authenticateFramed(ctx context.Context, rt conn.Exchange, message []byte) ([]byte, time.Duration, error) {
