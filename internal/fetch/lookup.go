@@ -12,6 +12,7 @@ type Lookup struct {
 	Timestamp int64 // for resets
 	Epoch     int32 // for validations: of the last batch read
 	Leader    int32 // the epoch of the leader to ask, for validations
+	p         *Partition
 	voided    uint64
 }
 
@@ -51,18 +52,18 @@ func (t *Table) wantLookups(wants func(*Partition) bool, now time.Time) (lookups
 			continue
 		}
 		p.lookingUp = true
-		lookups = append(lookups, Lookup{TP: tp, Timestamp: p.resetTo, Epoch: p.fetchEpoch, Leader: p.leaderEpoch, voided: p.voided})
+		lookups = append(lookups, Lookup{TP: tp, Timestamp: p.resetTo, Epoch: p.fetchEpoch, Leader: p.leaderEpoch, p: p, voided: p.voided})
 	}
 	return lookups, retry
 }
 
-// current returns the partition of a look-up that is not void.
+// current returns the partition of a look-up that is not void: one that was lost and
+// assigned again since begins anew.
 func (t *Table) current(l Lookup) *Partition {
-	p := t.parts[l.TP]
-	if p == nil || p.voided != l.voided {
+	if t.parts[l.TP] != l.p || l.p.voided != l.voided {
 		return nil
 	}
-	return p
+	return l.p
 }
 
 // LookupFailed ends a look-up that is to be tried again later.
