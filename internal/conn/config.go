@@ -95,6 +95,9 @@ type Exchange interface {
 	// Token sends a token with nothing but its length before it, as after
 	// SaslHandshake version 0, and returns the token that comes back.
 	Token(ctx context.Context, token []byte) ([]byte, error)
+	// LastToken sends a token in the same way, to which no answer comes: brokers
+	// that read raw tokens say nothing to the last one of GSSAPI.
+	LastToken(ctx context.Context, token []byte) error
 }
 
 // filled returns a copy with the defaults in place of zero values.

@@ -232,3 +232,9 @@ func (x exchange) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 func (x exchange) Token(ctx context.Context, token []byte) ([]byte, error) {
 	return x.l.token(ctx, token)
 }
+
+func (x exchange) LastToken(ctx context.Context, token []byte) error {
+	return x.l.within(ctx, x.l.cfg.RequestTimeout, "sending of a SASL token", func() error {
+		return x.l.writeToken(token)
+	})
+}

@@ -361,10 +361,9 @@ func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.
 // token sends a SASL token without a Kafka header and returns the one that
 // comes back.
 func (l *Link) token(ctx context.Context, token []byte) (answer []byte, err error) {
-	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(token))), token...)
 	err = l.within(ctx, l.cfg.RequestTimeout, "answer to a SASL token", func() error {
-		if _, err := l.conn.Write(frame); err != nil {
-			return l.fail(OpWrite, err)
+		if err := l.writeToken(token); err != nil {
+			return err
 		}
 		_, err := l.reader.Frame()
 		if err == nil {
@@ -376,6 +375,14 @@ func (l *Link) token(ctx context.Context, token []byte) (answer []byte, err erro
 		return nil
 	})
 	return answer, err
+}
+
+func (l *Link) writeToken(token []byte) error {
+	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(token))), token...)
+	if _, err := l.conn.Write(frame); err != nil {
+		return l.fail(OpWrite, err)
+	}
+	return nil
 }
 
 // answerHeader is what the header of an answer has to be like.

@@ -125,8 +125,8 @@ func (r *Rule) Reply(reply func(kmsg.Request) kmsg.Response) *Rule {
 
 // ThenTokens turns what comes on the connection after the answer into raw SASL
 // tokens with a length before them, as SaslHandshake v0 does. Each is given to
-// exchange, whose answer goes back the same way; nil closes the connection.
-// After the last one requests go on.
+// exchange, whose answer goes back the same way; nil closes the connection, or
+// sends nothing to the last one. After that requests go on.
 func (r *Rule) ThenTokens(exchange func(token []byte) (answer []byte, last bool)) *Rule {
 	return r.act(func() { r.answer.tokens = exchange })
 }

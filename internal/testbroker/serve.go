@@ -123,7 +123,7 @@ func (cn *conn) exchange(exchange tokenExchange, token []byte) bool {
 		cn.tokens.Store(nil)
 	}
 	if answer == nil {
-		return false
+		return last
 	}
 	return cn.write(append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...))
 }
