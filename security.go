@@ -32,7 +32,9 @@ type SASLClient interface {
 // A SASLSession is one running exchange. It is used by one goroutine.
 type SASLSession interface {
 	// Next takes a message of the server and returns the answer to it, and whether
-	// the client considers the exchange complete; a nil answer then sends nothing.
+	// the client considers the exchange complete: a nil answer then sends nothing,
+	// another is the last message, to which a broker that reads raw tokens (see
+	// SaslHandshake version 0) says nothing.
 	// An error ends the connection, after the answer beside it, if any, was sent.
 	// It must hold no secret, and the server's text only escaped.
 	Next(ctx context.Context, server []byte) (answer []byte, done bool, err error)
