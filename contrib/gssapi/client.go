@@ -71,7 +71,7 @@ type Client struct {
 	tickets     *tickets
 }
 
-var _ kafka.SASLClient = (*Client)(nil)
+var _ kafka.KerberosClient = (*Client)(nil)
 
 // New makes a Client. It reads krb5.conf but talks to nobody: wrong credentials
 // show when a connection is made. The error says what is wrong with cfg.
