@@ -149,7 +149,7 @@ func (cu *cursor) wait(ctx context.Context) (Record, bool, error) {
 	w.channel = cu.channel
 	defer w.stop()
 	for {
-		if err := cu.advance(ctx, w); err != nil {
+		if err := cu.advance(ctx, &w); err != nil {
 			return Record{}, false, silentClose(err)
 		}
 		if r, ok := cu.peek(ctx); ok {
@@ -164,7 +164,7 @@ func (cu *cursor) wait(ctx context.Context) (Record, bool, error) {
 		if cu.ends.reached(cu.c) {
 			return Record{}, false, nil
 		}
-		if over, err := cu.c.await(ctx, w); over || err != nil {
+		if over, err := cu.c.await(ctx, &w); over || err != nil {
 			return Record{}, false, silentClose(err)
 		}
 	}

@@ -53,7 +53,7 @@ func (c *Consumer) poll(ctx context.Context, timeout time.Duration, take func() 
 	began := time.Now()
 	c.cameBack()
 	for {
-		if err := c.attend(ctx, w); err != nil {
+		if err := c.attend(ctx, &w); err != nil {
 			return nil, err
 		}
 		records, err := take()
@@ -61,7 +61,7 @@ func (c *Consumer) poll(ctx context.Context, timeout time.Duration, take func() 
 			return records, err
 		}
 		w.standing = c.fetcher.hasFaults()
-		over, err := c.await(ctx, w)
+		over, err := c.await(ctx, &w)
 		if err == nil && (over || w.standing && time.Since(began) >= standingFaultAfter) {
 			err = c.standingFaults()
 		}
@@ -69,7 +69,7 @@ func (c *Consumer) poll(ctx context.Context, timeout time.Duration, take func() 
 			return nil, err
 		}
 		if over {
-			return newRecords(nil), nil
+			return new(Records), nil
 		}
 	}
 }
@@ -110,41 +110,30 @@ func (c *Consumer) cameBack() {
 }
 
 // take hands over what is there, or the error that comes before it; nil is neither.
-func (c *Consumer) take(limit int) (*Records, error) {
+func (c *Consumer) take(limit int) (_ *Records, err error) {
 	table := c.fetcher.acquire()
 	defer c.fetcher.release()
-	cuts, err := c.peek(table, limit)
-	if err != nil || len(cuts) == 0 {
+	list := newCutList()
+	if list.cuts, err = c.peek(table, limit, list.cuts); err != nil || len(list.cuts) == 0 {
+		list.recycle()
 		return nil, err
 	}
-	for i := range cuts {
-		table.HandOver(&cuts[i], cuts[i].Len())
+	for i := range list.cuts {
+		table.HandOver(&list.cuts[i], list.cuts[i].Len())
 	}
-	return c.handedOver(table, cuts), nil
+	return newRecords(table, list), nil
 }
 
-// peek takes records without handing them over, or the error that comes before them.
-func (c *Consumer) peek(table *fetch.Table, limit int) ([]fetch.Cut, error) {
+// peek appends records to cuts without handing them over, or returns the error that
+// comes before them.
+func (c *Consumer) peek(table *fetch.Table, limit int, cuts []fetch.Cut) ([]fetch.Cut, error) {
 	if fault, ok := table.NewFault(); ok {
-		return nil, faultError(fault, &c.cfg)
+		return cuts, faultError(fault, &c.cfg)
 	}
 	if !table.HasReady() {
-		return nil, nil
+		return cuts, nil
 	}
-	return table.Take(limit, nil), nil
-}
-
-// handedOver makes Records of cuts that were handed over.
-func (c *Consumer) handedOver(table *fetch.Table, cuts []fetch.Cut) *Records {
-	records := newRecords(cuts)
-	records.next = make(map[TopicPartition]OffsetAndMetadata, len(cuts))
-	for i := range cuts {
-		tp := cuts[i].TP()
-		if o, ok := table.Position(table.Get(tp)); ok {
-			records.next[tp] = OffsetAndMetadata{Offset: o.Offset}.WithLeaderEpoch(o.Epoch)
-		}
-	}
-	return records
+	return table.Take(limit, cuts), nil
 }
 
 // standingFaults returns the errors of all partitions at fault.
@@ -169,8 +158,8 @@ type waiter struct {
 	channel    *channelReader // whose questions are answered while waiting, nil if none
 }
 
-func newWaiter(timeout time.Duration) *waiter {
-	w := &waiter{timeout: timeout}
+func newWaiter(timeout time.Duration) waiter {
+	w := waiter{timeout: timeout}
 	if timeout > 0 {
 		w.deadline = time.Now().Add(timeout)
 	}

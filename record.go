@@ -40,15 +40,15 @@ type Record struct {
 }
 
 func makeRecord(tp TopicPartition, seg *protocol.Segment, i int) Record {
-	return Record{
-		Topic:     tp.Topic,
-		Partition: tp.Partition,
-		Offset:    seg.Offset(i),
-		Key:       seg.Key(i),
-		Value:     seg.Value(i),
-		seg:       seg,
-		i:         i,
-	}
+	r := Record{Topic: tp.Topic, Partition: tp.Partition, seg: seg}
+	r.move(seg, i)
+	return r
+}
+
+// move makes r another record of its segment.
+func (r *Record) move(seg *protocol.Segment, i int) {
+	r.Offset, r.Key, r.Value = seg.Fields(i)
+	r.i = i
 }
 
 // TopicPartition returns the record's partition.

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"sync"
 
 	"github.com/kafkaconsumer/kafka/internal/fetch"
 )
@@ -11,70 +12,160 @@ import (
 // Records are the records that one Poll returned, in the order of each partition.
 // It may be read by several goroutines at once, but not while Release is called.
 type Records struct {
-	cuts     []fetch.Cut
-	ends     []int // number of records up to and with each cut
-	next     map[TopicPartition]OffsetAndMetadata
+	list     *cutList // nil: none, or released
+	marks    []mark   // one for each cut
 	released bool
 }
 
-func newRecords(cuts []fetch.Cut) *Records {
-	r := &Records{cuts: cuts}
-	if len(cuts) == 0 {
-		return r
-	}
-	r.ends = make([]int, len(cuts))
+// A mark is where a cut ends.
+type mark struct {
+	tp    TopicPartition
+	end   int // number of records up to and with the cut
+	next  fetch.Offset
+	known bool // the partition had a position, which is next
+}
+
+// A cutList is the cuts of Records, used again when they are released.
+type cutList struct{ cuts []fetch.Cut }
+
+var cutLists = sync.Pool{New: func() any { return new(cutList) }}
+
+func newCutList() *cutList { return cutLists.Get().(*cutList) }
+
+// recycle gives the list back; its cuts were released.
+func (l *cutList) recycle() {
+	clear(l.cuts)
+	l.cuts = l.cuts[:0]
+	cutLists.Put(l)
+}
+
+// A recordsMaker makes the small parts of Records, several at a time.
+type recordsMaker struct {
+	marks   []mark
+	records []Records
+}
+
+const (
+	marksAtOnce   = 128
+	recordsAtOnce = 16
+)
+
+var recordsMakers = sync.Pool{New: func() any { return new(recordsMaker) }}
+
+// newRecords makes Records of cuts that were handed over, which become its own.
+func newRecords(table *fetch.Table, list *cutList) *Records {
+	maker := recordsMakers.Get().(*recordsMaker)
+	defer recordsMakers.Put(maker)
+	r := maker.new()
+	r.list, r.marks = list, maker.newMarks(len(list.cuts))
 	n := 0
-	for i := range cuts {
-		n += cuts[i].Len()
-		r.ends[i] = n
+	for i := range list.cuts {
+		c := &list.cuts[i]
+		m := &r.marks[i]
+		n += c.Len()
+		m.tp, m.end = c.TP(), n
+		m.next, m.known = table.Position(table.Get(m.tp))
 	}
 	return r
 }
 
+// new makes several at once only if records are released: Records that are kept would
+// keep those of other Polls too.
+func (m *recordsMaker) new() *Records {
+	if !fetch.Recycling() {
+		return new(Records)
+	}
+	if len(m.records) == 0 {
+		m.records = make([]Records, recordsAtOnce)
+	}
+	r := &m.records[0]
+	m.records = m.records[1:]
+	return r
+}
+
+func (m *recordsMaker) newMarks(n int) []mark {
+	if n > len(m.marks) {
+		m.marks = make([]mark, max(n, marksAtOnce))
+	}
+	marks := m.marks[:n:n]
+	m.marks = m.marks[n:]
+	return marks
+}
+
 // Len returns the number of records.
 func (r *Records) Len() int {
-	if len(r.ends) == 0 {
+	if r.list == nil {
 		return 0
 	}
-	return r.ends[len(r.ends)-1]
+	return r.marks[len(r.marks)-1].end
 }
 
 // All ranges over the records, partition by partition. It panics after Release.
 func (r *Records) All() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		r.checkReleased("All")
-		for i := range r.cuts {
-			if !yieldCut(&r.cuts[i], yield) {
+		for i := range r.cuts() {
+			if !yieldCut(&r.list.cuts[i], yield) {
 				return
 			}
 		}
 	}
 }
 
+func (r *Records) cuts() []fetch.Cut {
+	if r.list == nil {
+		return nil
+	}
+	return r.list.cuts
+}
+
+// yieldCut makes each record one step before it is yielded: a Record is passed as a
+// copy, and copying what was stored just now stalls the processor until the stores
+// are done, which costs more than all the rest.
 func yieldCut(c *fetch.Cut, yield func(Record) bool) bool {
-	tp := c.TP()
-	for i := c.From; i < c.To; i++ {
-		if !yield(makeRecord(tp, c.Seg, i)) {
+	i, end, seg := c.From, c.To, c.Seg
+	if i >= end {
+		return true
+	}
+	even := makeRecord(c.TP(), seg, i)
+	odd := even
+	for {
+		more := i+1 < end
+		if more {
+			odd.move(seg, i+1)
+		}
+		if !yield(even) {
 			return false
 		}
+		if !more {
+			return true
+		}
+		if i += 2; i < end {
+			even.move(seg, i)
+		}
+		if !yield(odd) {
+			return false
+		}
+		if i >= end {
+			return true
+		}
 	}
-	return true
 }
 
 // At returns record i, counted from 0 in the order of All. It panics when i is
 // not below Len, and after Release.
 func (r *Records) At(i int) Record {
 	r.checkReleased("At")
-	k := sort.SearchInts(r.ends, i+1)
-	c := &r.cuts[k]
-	return makeRecord(c.TP(), c.Seg, c.To-(r.ends[k]-i))
+	k := sort.Search(len(r.marks), func(k int) bool { return r.marks[k].end > i })
+	c := &r.cuts()[k]
+	return makeRecord(r.marks[k].tp, c.Seg, c.To-(r.marks[k].end-i))
 }
 
 // Partitions returns the partitions that have records, in the order of All.
 func (r *Records) Partitions() []TopicPartition {
-	tps := make([]TopicPartition, 0, len(r.cuts))
-	for i := range r.cuts {
-		tps = append(tps, r.cuts[i].TP())
+	tps := make([]TopicPartition, 0, len(r.marks))
+	for i := range r.cuts() {
+		tps = append(tps, r.marks[i].tp)
 	}
 	return slices.Compact(tps)
 }
@@ -83,8 +174,8 @@ func (r *Records) Partitions() []TopicPartition {
 func (r *Records) Partition(tp TopicPartition) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		r.checkReleased("Partition")
-		for i := range r.cuts {
-			if r.cuts[i].TP() == tp && !yieldCut(&r.cuts[i], yield) {
+		for i := range r.cuts() {
+			if r.marks[i].tp == tp && !yieldCut(&r.list.cuts[i], yield) {
 				return
 			}
 		}
@@ -93,7 +184,15 @@ func (r *Records) Partition(tp TopicPartition) iter.Seq[Record] {
 
 // NextOffsets returns the positions behind these records: what to commit once all
 // of them are worked off. It includes offsets that follow and hold nothing visible.
-func (r *Records) NextOffsets() map[TopicPartition]OffsetAndMetadata { return r.next }
+func (r *Records) NextOffsets() map[TopicPartition]OffsetAndMetadata {
+	next := make(map[TopicPartition]OffsetAndMetadata, len(r.marks))
+	for _, m := range r.marks {
+		if m.known {
+			next[m.tp] = OffsetAndMetadata{Offset: m.next.Offset}.WithLeaderEpoch(m.next.Epoch)
+		}
+	}
+	return next
+}
 
 // Release says that no record of r, and nothing got from one, will be used any
 // more (Record.Clone excepted), so that its memory can be used again. It must not be
@@ -104,8 +203,11 @@ func (r *Records) Release() {
 	if !r.released {
 		r.released = true
 		fetch.Recycle()
-		releaseCuts(r.cuts)
-		r.cuts, r.ends = nil, nil
+		if r.list != nil {
+			releaseCuts(r.list.cuts)
+			r.list.recycle()
+			r.list = nil
+		}
 	}
 }
 

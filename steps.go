@@ -64,10 +64,19 @@ func (c *Consumer) attend(ctx context.Context, w *waiter) error {
 		errs = append(errs, ErrNotSubscribed)
 	}
 	if m != nil {
-		errs = append(errs, m.takeError())
+		errs = appendError(errs, m.takeError())
 	}
-	errs = append(errs, c.problems.take())
+	errs = appendError(errs, c.problems.take())
 	return errors.Join(errs...)
+}
+
+// appendError is append for what mostly is nil: a Poll without errors allocates
+// nothing for them.
+func appendError(errs []error, err error) []error {
+	if err == nil {
+		return errs
+	}
+	return append(errs, err)
 }
 
 // takeTurn waits for the right to run callbacks, within w and ctx.

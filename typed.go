@@ -193,7 +193,7 @@ func (t *TypedConsumer[K, V]) Poll(ctx context.Context, timeout time.Duration) (
 func (t *TypedConsumer[K, V]) take(limit int) (*TypedRecords[K, V], error) {
 	c := t.c
 	table := c.fetcher.acquire()
-	cuts, err := c.peek(table, limit)
+	cuts, err := c.peek(table, limit, nil)
 	c.fetcher.release()
 	if err != nil || len(cuts) == 0 {
 		return nil, err
@@ -211,7 +211,7 @@ func (t *TypedConsumer[K, V]) take(limit int) (*TypedRecords[K, V], error) {
 	out := &TypedRecords[K, V]{}
 	table = c.fetcher.acquire()
 	defer c.fetcher.release()
-	var handed []fetch.Cut
+	handed := newCutList()
 	for i := range cuts {
 		n := len(decoded[i])
 		if i == failed {
@@ -219,7 +219,7 @@ func (t *TypedConsumer[K, V]) take(limit int) (*TypedRecords[K, V], error) {
 		}
 		if table.HandOver(&cuts[i], n) {
 			out.records = append(out.records, decoded[i]...)
-			handed = append(handed, cuts[i])
+			handed.cuts = append(handed.cuts, cuts[i])
 			continue
 		}
 		cuts[i].Release()
@@ -228,10 +228,12 @@ func (t *TypedConsumer[K, V]) take(limit int) (*TypedRecords[K, V], error) {
 		}
 	}
 	if len(out.records) == 0 {
+		releaseCuts(handed.cuts)
+		handed.recycle()
 		return nil, err
 	}
 	t.failed = err
-	out.raw = c.handedOver(table, handed)
+	out.raw = newRecords(table, handed)
 	return out, nil
 }
 

@@ -103,6 +103,20 @@ func (s *Segment) Value(i int) []byte {
 	return s.data[e.value:end:end]
 }
 
+// Fields returns Offset, Key and Value of record i.
+func (s *Segment) Fields(i int) (offset int64, key, value []byte) {
+	e := &s.index[i]
+	if e.keyLen >= 0 {
+		end := uint(e.key) + uint(e.keyLen)
+		key = s.data[e.key:end:end]
+	}
+	if e.valueLen >= 0 {
+		end := uint(e.value) + uint(e.valueLen)
+		value = s.data[e.value:end:end]
+	}
+	return s.runs[e.run].base + int64(e.offsetDelta), key, value
+}
+
 // Timestamp returns the timestamp of record i in milliseconds since 1970, or
 // -1 if it has none.
 func (s *Segment) Timestamp(i int) int64 { return s.index[i].timestamp }

@@ -25,7 +25,14 @@ const (
 var recycling atomic.Bool
 
 // Recycle notes that records are released.
-func Recycle() { recycling.Store(true) }
+func Recycle() {
+	if !recycling.Load() { // storing takes the cache line from all who look
+		recycling.Store(true)
+	}
+}
+
+// Recycling tells whether Recycle was called.
+func Recycling() bool { return recycling.Load() }
 
 // A chunk is a buffer of whole batches, compressed ones or uncompressed ones.
 type chunk struct {
