@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/assignors"
 	"github.com/kafkaconsumer/kafka/internal/group"
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -16,15 +17,19 @@ import (
 // TestChaos disturbs a group of four members for two minutes and then requires that
 // they share the topic again, each partition read by exactly one.
 func TestChaos(t *testing.T) {
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+	for seed := range uint64(12) {
+		strategy := []assignors.Assignor{assignors.Range{}, assignors.CooperativeSticky{}, assignors.Sticky{}}[seed%3]
+		t.Run(fmt.Sprint("seed ", seed, " ", strategy.Name()), func(t *testing.T) {
 			groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
 				rng := rand.New(rand.NewPCG(seed, 7))
 				var members []*testMember
 				for range 4 {
 					// Members that were forgotten while they joined hold a rebalance up for as
 					// long as MaxPollInterval.
-					m := newTestMember(t, tb, func(c *Config) { c.MaxPollInterval = 20 * time.Second })
+					m := newTestMember(t, tb, func(c *Config) {
+						c.MaxPollInterval = 20 * time.Second
+						c.PartitionAssignmentStrategy = []assignors.Assignor{strategy}
+					})
 					members = append(members, m.subscribe("t").run())
 				}
 				var rules []*testbroker.Rule

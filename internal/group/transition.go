@@ -47,10 +47,7 @@ func (m *Classic) tryJoin() {
 	m.request, m.requestNode = m.nextSeq(), m.lookup.node
 	join := SendJoin{
 		Seq: m.request, MemberID: m.member, Topics: m.topics,
-		Owned: slices.Clone(m.handover.kept()), Generation: m.generation, Reason: m.reason,
-	}
-	if len(join.Owned) > 0 {
-		join.Generation = m.claim.generation
+		Owned: slices.Clone(m.handover.kept()), Generation: m.claim.generation, Reason: m.reason,
 	}
 	m.do(join)
 	m.do(Arm{Timer: ProbeTimer, After: m.answerTimeout()})
@@ -66,7 +63,11 @@ func (m *Classic) becomeSyncing(a JoinAnswered) {
 		m.do(Fenced{MemberID: m.member, Err: errMissed})
 		m.lose()
 	}
-	m.claim.join(a.Generation, m.requestNode)
+	if m.cfg.Cooperative {
+		// An eager member has nothing to claim, and a static one that comes back with
+		// the very same subscription causes no rebalance.
+		m.claim.join(a.Generation, m.requestNode)
+	}
 	if !a.Leader {
 		m.sendSync(nil)
 		return
