@@ -64,7 +64,11 @@ func (x *saslExchange) send(ctx context.Context, message []byte) (answer []byte,
 // end sends the last message of an exchange that failed, if there is one, and adds
 // what the broker says to it.
 func (x *saslExchange) end(ctx context.Context, message []byte, err error) error {
-	if message == nil {
+	switch {
+	case message == nil:
+		return err
+	case !x.framed:
+		_ = x.rt.LastToken(ctx, message) // the broker closes the connection
 		return err
 	}
 	_, last := x.send(ctx, message)

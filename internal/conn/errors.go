@@ -34,8 +34,6 @@ var (
 	// ErrIdle is the reason of a request on a connection that was closed because
 	// nobody used it for Config.MaxIdle: open another. It is a net.ErrClosed.
 	ErrIdle = fmt.Errorf("connection closed because it was idle: %w", net.ErrClosed)
-
-	errSessionEnds = fmt.Errorf("connection closed because its authentication expires: %w", net.ErrClosed)
 )
 
 // An Error is a failure of one connection. All requests on its way on that

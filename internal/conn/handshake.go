@@ -22,6 +22,9 @@ const (
 	// reauthEarliest to reauthLatest is when, as a part of its lifetime, an
 	// authentication is renewed (KIP-368).
 	reauthEarliest, reauthLatest = 0.85, 0.95
+	// minSession is the time within which brokers refuse to authenticate a
+	// connection again.
+	minSession = time.Second
 )
 
 // release0100 is the first release that answers ApiVersions.
@@ -184,18 +187,24 @@ func softwareField(s string) string {
 
 // authenticate proves who we are, at the start and again before the session
 // ends.
-func (l *Link) authenticate(ctx context.Context) error {
+func (l *Link) authenticate(ctx context.Context) (err error) {
 	if l.cfg.Auth == nil {
 		return nil
 	}
-	lifetime, err := l.cfg.Auth.Authenticate(ctx, l.addr.Host, exchange{l})
+	l.renewAt, err = l.authenticateBy(ctx, exchange{l})
+	return err
+}
+
+// authenticateBy runs one authentication and returns when to renew it; zero means
+// never. Its failure is that of the link.
+func (l *Link) authenticateBy(ctx context.Context, rt Exchange) (renewAt time.Time, err error) {
+	lifetime, err := l.cfg.Auth.Authenticate(ctx, l.addr.Host, rt)
 	if err == nil {
-		l.reauthAt = time.Time{}
 		if lifetime > 0 {
 			part := reauthEarliest + (reauthLatest-reauthEarliest)*rand.Float64()
-			l.reauthAt = time.Now().Add(max(time.Second, time.Duration(part*float64(lifetime))))
+			renewAt = time.Now().Add(max(minSession, time.Duration(part*float64(lifetime))))
 		}
-		return nil
+		return renewAt, nil
 	}
 	var e *Error
 	switch {
@@ -207,7 +216,7 @@ func (l *Link) authenticate(ctx context.Context) error {
 		err = &AuthError{Node: l.node, Addr: l.addr, Op: OpSASL, Err: err}
 	}
 	_ = l.failWith(err) // err says more than what closed the link first
-	return err
+	return time.Time{}, err
 }
 
 func saslHint(err error) error {

@@ -409,28 +409,3 @@ func TestLinkRenewedForEverIsNotRenewedAgain(t *testing.T) {
 		}
 	})
 }
-
-func TestMuxEndsBeforeItsSessionDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ps := newPeers(t, func(p *peer) {
-			p.greet()
-			p.authenticate(0)
-			r := p.expect(protocol.KeyHeartbeat)
-			time.Sleep(20 * time.Second)
-			p.answer(r, named(0))
-			p.drain()
-		})
-		cfg := ps.config()
-		cfg.Auth = plain(100 * time.Second)
-		m := openMux(t, cfg)
-		time.Sleep(84 * time.Second)
-		written := ask(t.Context(), m, "written")
-		time.Sleep(12 * time.Second)
-		held := ask(t.Context(), m, "held")
-		require.NoError(t, (<-written).err, "what was sent is answered first")
-		o := <-held
-		_, unsent := errors.AsType[*unsentError](o.err)
-		require.True(t, unsent, o.err)
-		require.ErrorIs(t, m.Err(), errSessionEnds)
-	})
-}

@@ -45,7 +45,7 @@ type Link struct {
 	correlation atomic.Int32
 	frame       []byte    // reused by the synchronous requests
 	throttled   time.Time // no request is sent before it (KIP-219)
-	reauthAt    time.Time // zero: the session does not end
+	renewAt     time.Time // of the authentication; zero: the session does not end
 	proved      bool      // a request was answered since the setup
 
 	done chan struct{}
@@ -287,7 +287,7 @@ func (l *Link) ready(ctx context.Context) error {
 			return l.Err()
 		}
 	}
-	if !l.reauthAt.IsZero() && !time.Now().Before(l.reauthAt) {
+	if !l.renewAt.IsZero() && !time.Now().Before(l.renewAt) {
 		return l.authenticate(ctx)
 	}
 	return nil

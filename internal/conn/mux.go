@@ -16,13 +16,22 @@ import (
 // unanswered, and the answers come in the same order. When one is not answered
 // in time, or an answer belongs to no request, the connection is closed and
 // everything on it fails with the reason.
+//
+// The authentication of a session that ends is renewed on the same connection
+// (KIP-368): what is unanswered is answered first, what comes meanwhile waits
+// and keeps its order.
 type Mux struct {
-	link *Link
-	wake chan struct{} // of the writer; capacity 1
-	wg   sync.WaitGroup
+	link  *Link
+	wake  chan struct{} // of the writer; capacity 1
+	wg    sync.WaitGroup
+	owner *sync.WaitGroup // awaits the goroutines too
+
+	ctx    context.Context // ends with the mux, for renewals
+	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
 	queue    []*call // not written yet
+	renewal  renewal
 	inFlight []*call // written or being written, oldest first
 	throttle time.Time
 	idle     time.Time // since when nothing is waiting
@@ -54,19 +63,25 @@ func NewMux(l *Link) *Mux { return newMux(l, new(sync.WaitGroup)) }
 func newMux(l *Link, owner *sync.WaitGroup) *Mux {
 	// The mux has its own idea of what is idle and late.
 	l.disarm()
-	m := &Mux{link: l, wake: make(chan struct{}, 1), done: make(chan struct{}), idle: time.Now()}
+	m := &Mux{link: l, wake: make(chan struct{}, 1), owner: owner, done: make(chan struct{}), idle: time.Now()}
+	m.ctx, m.cancel = context.WithCancelCause(context.Background())
+	m.renewal = renewal{at: l.renewAt, last: m.idle}
 	m.mu.Lock()
 	m.timer = time.AfterFunc(time.Hour, m.onTimer)
 	m.scheduleLocked(m.idle)
 	m.mu.Unlock()
-	for _, run := range []func(){m.read, m.write} {
-		owner.Add(1)
-		m.wg.Go(func() {
-			defer owner.Done()
-			run()
-		})
-	}
+	m.start(m.read)
+	m.start(m.write)
 	return m
+}
+
+// start runs a goroutine that the mux and its owner await.
+func (m *Mux) start(run func()) {
+	m.owner.Add(1)
+	m.wg.Go(func() {
+		defer m.owner.Done()
+		run()
+	})
 }
 
 // Link returns the link below; it must not be used for requests.
@@ -181,22 +196,23 @@ func (m *Mux) next() *call {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	if m.err != nil || len(m.queue) == 0 || len(m.inFlight) >= m.link.cfg.MaxInFlight || now.Before(m.throttle) || m.sessionEndsLocked(now) {
+	queue := &m.queue
+	if m.renewal.running {
+		queue = &m.renewal.queue
+	}
+	if m.err != nil || len(*queue) == 0 || len(m.inFlight) >= m.link.cfg.MaxInFlight || now.Before(m.throttle) {
 		return nil
 	}
-	c := m.queue[0]
-	m.queue[0] = nil
-	m.queue = m.queue[1:]
+	c := (*queue)[0]
+	if !m.renewal.running && m.renewFirstLocked(c, now) {
+		return nil
+	}
+	(*queue)[0] = nil
+	*queue = (*queue)[1:]
 	c.deadline = now.Add(c.timeout)
 	m.inFlight = append(m.inFlight, c)
 	m.scheduleLocked(now)
 	return c
-}
-
-// sessionEndsLocked tells whether the authentication is about to expire: then
-// nothing more is sent, and the mux ends when all is answered.
-func (m *Mux) sessionEndsLocked(now time.Time) bool {
-	return !m.link.reauthAt.IsZero() && !now.Before(m.link.reauthAt)
 }
 
 // read is the goroutine that reads answers. newMux starts it, closing the link
@@ -277,8 +293,8 @@ func (m *Mux) noteIdleLocked(now time.Time) {
 }
 
 // scheduleLocked sets the timer to the next time at which something is to be
-// done: an answer is late, a throttle is over, the connection is idle for too
-// long, or its session ends.
+// done: an answer is late, a throttle is over, or the connection is idle for too
+// long.
 func (m *Mux) scheduleLocked(now time.Time) {
 	if m.err != nil {
 		return
@@ -295,13 +311,8 @@ func (m *Mux) scheduleLocked(now time.Time) {
 	if len(m.queue) > 0 && now.Before(m.throttle) {
 		consider(m.throttle)
 	}
-	if len(m.inFlight) == 0 {
-		if len(m.queue) == 0 && m.link.cfg.MaxIdle > 0 {
-			consider(m.idle.Add(m.link.cfg.MaxIdle))
-		}
-		if !m.link.reauthAt.IsZero() {
-			consider(m.link.reauthAt)
-		}
+	if len(m.inFlight) == 0 && len(m.queue) == 0 && !m.renewal.running && m.link.cfg.MaxIdle > 0 {
+		consider(m.idle.Add(m.link.cfg.MaxIdle))
 	}
 	if next.IsZero() {
 		m.timer.Stop()
@@ -337,11 +348,8 @@ func (m *Mux) dueLocked(now time.Time) *Error {
 			return m.link.newError(OpTimeout, &timeoutError{what, c.timeout})
 		}
 	}
-	switch {
-	case len(m.inFlight) > 0:
-	case m.sessionEndsLocked(now):
-		return m.link.newError(OpClose, errSessionEnds)
-	case len(m.queue) == 0 && m.link.cfg.MaxIdle > 0 && !now.Before(m.idle.Add(m.link.cfg.MaxIdle)):
+	if len(m.inFlight) == 0 && len(m.queue) == 0 && !m.renewal.running && m.link.cfg.MaxIdle > 0 &&
+		!now.Before(m.idle.Add(m.link.cfg.MaxIdle)) {
 		return m.link.newError(OpClose, ErrIdle)
 	}
 	return nil
@@ -362,8 +370,9 @@ func (m *Mux) end(err error) {
 
 func (m *Mux) endLocked(err error) leftover {
 	m.err = err
-	rest := leftover{unanswered: m.inFlight, unsent: m.queue, err: err}
-	m.queue, m.inFlight = nil, nil
+	rest := leftover{unanswered: append(m.inFlight, m.renewal.queue...), unsent: m.queue, err: err}
+	m.queue, m.inFlight, m.renewal.queue = nil, nil, nil
+	m.cancel(err)
 	m.timer.Stop()
 	close(m.done)
 	return rest
@@ -387,6 +396,6 @@ func (r leftover) fail() {
 // isRetired tells whether this side gave a connection up without a fault of
 // the broker's: a caller's context may have ended early.
 func isRetired(err error) bool {
-	return errors.Is(err, ErrIdle) || errors.Is(err, errSessionEnds) || errors.Is(err, ErrClosed) ||
+	return errors.Is(err, ErrIdle) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
