@@ -12,6 +12,7 @@ type Task struct {
 	p       *Partition
 	dropped uint64
 	at      int64 // the offset behind everything decoded before
+	limit   int   // how many decoded bytes it is admitted with
 	chunk   chunk
 	seg     *protocol.Segment
 	n       int
@@ -38,9 +39,11 @@ func (t *Table) NextDecode() (task Task, ok bool) {
 	for len(t.decodeQueue) > 0 {
 		p := t.decodeQueue[0]
 		stale := p.decoding || len(p.chunks) == 0 || !p.wanted() || t.parts[p.tp] != p
-		if !stale && t.buffered >= t.limits.MaxBufferedBytes && len(t.readyParts) > 0 {
+		limit := min(t.limits.MaxBufferedBytes-t.buffered-t.decoding, aheadLimit)
+		if !stale && limit <= 0 && len(t.readyParts) > 0 {
 			return Task{}, false
 		}
+		limit = max(limit, 1) // one batch
 		t.decodeQueue[0] = nil
 		t.decodeQueue = t.decodeQueue[1:]
 		p.queued = false
@@ -48,7 +51,8 @@ func (t *Table) NextDecode() (task Task, ok bool) {
 			continue
 		}
 		p.decoding = true
-		return Task{p: p, dropped: p.dropped, at: p.decodeAt, chunk: p.chunks[0]}, true
+		t.decoding += limit
+		return Task{p: p, limit: int(limit), dropped: p.dropped, at: p.decodeAt, chunk: p.chunks[0]}, true
 	}
 	t.decodeQueue = nil
 	return Task{}, false
@@ -60,7 +64,7 @@ func (task *Task) Run() {
 	if task.chunk.first {
 		task.p.decoder.BeginAnswer(task.chunk.aborted)
 	}
-	task.seg, task.n, task.err = task.p.decoder.Decode(task.chunk.data, aheadLimit)
+	task.seg, task.n, task.err = task.p.decoder.Decode(task.chunk.data, task.limit)
 	if task.chunk.doubt != "" && task.err == nil {
 		task.seg, task.n = nil, 0
 		task.err = &protocol.BatchError{BaseOffset: task.at, Next: -1, Err: fmt.Errorf("%w: %s", protocol.ErrCorrupt, task.chunk.doubt)}
@@ -71,6 +75,7 @@ func (task *Task) Run() {
 func (t *Table) DecodeDone(task *Task) {
 	p := task.p
 	p.decoding = false
+	t.decoding -= int64(task.limit)
 	t.stirred = true
 	if p.dropped != task.dropped || t.parts[p.tp] != p {
 		p.decoder.Reset()

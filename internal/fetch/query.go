@@ -65,6 +65,9 @@ func (t *Table) MarkCommitted(tp protocol.TopicPartition, offset int64) {
 // IsPaused tells whether p is paused.
 func (t *Table) IsPaused(p *Partition) bool { return p.paused }
 
+// Buffered returns how many bytes are held of what was fetched and not handed over.
+func (t *Table) Buffered() int64 { return t.buffered }
+
 // Highwater returns the high watermark that the last answer gave.
 func (t *Table) Highwater(p *Partition) (int64, bool) {
 	return p.highWatermark, p.highWatermark >= 0

@@ -40,6 +40,7 @@ type Table struct {
 
 	buffered int64 // bytes of all partitions' chunks and decoded segments
 	reserved int64 // room promised to fetches under way
+	decoding int64 // room promised to decodings under way
 
 	decodeQueue []*Partition
 	readyParts  []*Partition // with something decoded, in the order of handing over

@@ -1,0 +1,166 @@
+package kafka
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/testbroker"
+	"github.com/kafkaconsumer/kafka/internal/testbroker/batch"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const kib, mib = 1 << 10, 1 << 20
+
+// heap is what is reachable.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// fillSteadily puts the same bytes into all partitions: batches of the given size each,
+// up to perPartition, which cost the broker's memory once.
+func fill(b *testbroker.Cluster, partitions int32, codec batch.Codec, size, perPartition int) {
+	for p := range partitions {
+		rnd := rand.New(rand.NewPCG(uint64(p), 1))
+		for n := 0; n < perPartition; n += size {
+			records := make([]batch.Record, 10)
+			for i := range records {
+				records[i].Value = make([]byte, size/10)
+				if codec == batch.None { // else as compressible as can be
+					for k := 0; k < len(records[i].Value); k += 64 {
+						records[i].Value[k] = byte(rnd.Uint32())
+					}
+				}
+			}
+			b.AppendBatch("t", p, batch.V2{Codec: codec, Records: records})
+		}
+	}
+}
+
+// B44, at a smaller scale: as much more than the buffers hold.
+func TestMemoryIsBounded(t *testing.T) {
+	for name, codec := range map[string]batch.Codec{"uncompressed": batch.None, "highly compressed": batch.LZ4} {
+		t.Run(name, func(t *testing.T) { memoryIsBounded(t, codec) })
+	}
+}
+
+func memoryIsBounded(t *testing.T, codec batch.Codec) {
+	const (
+		partitions = 60
+		buffers    = 8 * mib
+		batchSize  = 100 * kib
+	)
+	realTime(t, partitions, func(t *testing.T, b *testbroker.Cluster) {
+		fill(b, partitions, codec, batchSize, 800*kib)
+		cfg := fast(b)
+		cfg.MaxBufferedBytes, cfg.FetchMaxBytes, cfg.MaxPartitionFetchBytes = buffers, 4*mib, 400*kib
+		var tps []TopicPartition
+		for p := range int32(partitions) {
+			tps = append(tps, tpAt(p))
+		}
+		before := heap()
+		c := reader(t, cfg, tps...)
+		bound := buffers + int64(decodeWorkers()+2)*batchSize*11/10 // one batch per decoder and per broker
+		most := watchBuffered(t, c)
+
+		var counted [partitions]int64
+		for range 20 {
+			records, err := c.PollMax(t.Context(), time.Second, 1)
+			require.NoError(t, err)
+			for r := range records.All() {
+				require.Equal(t, counted[r.Partition], r.Offset)
+				counted[r.Partition]++
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(200 * time.Millisecond)
+		stopped := b.Count(keyFetch)
+		grown := heap() - before
+		require.Less(t, grown, 2*bound, "the buffers, and what the broker's and the test's own work leave")
+		time.Sleep(300 * time.Millisecond)
+		require.Less(t, b.Count(keyFetch)-stopped, 10, "nothing is fetched while nobody polls")
+		require.Less(t, heap()-before, grown+2*mib)
+
+		for total := 0; total < partitions*80-20; {
+			records, err := c.Poll(t.Context(), 5*time.Second)
+			require.NoError(t, err)
+			require.NotZero(t, records.Len(), "%d came", total)
+			for r := range records.All() {
+				require.Equal(t, counted[r.Partition], r.Offset)
+				counted[r.Partition]++
+				total++
+			}
+		}
+		require.LessOrEqual(t, most(), bound)
+		require.Less(t, heap()-before, 2*int64(mib), "nothing is held when all is read")
+		for _, r := range b.Requests(keyFetch) {
+			require.LessOrEqual(t, r.Message.(*kmsg.FetchRequest).MaxBytes, int32(4*mib))
+		}
+	})
+}
+
+// watchBuffered samples what is buffered, until the returned function asks for the most.
+func watchBuffered(t *testing.T, c *Consumer) (most func() int64) {
+	t.Helper()
+	var top atomic.Int64
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(500 * time.Microsecond):
+				c.fetcher.mu.Lock()
+				top.Store(max(top.Load(), c.fetcher.table.Buffered()))
+				c.fetcher.mu.Unlock()
+			}
+		}
+	}()
+	return func() int64 {
+		close(stop)
+		<-done
+		return top.Load()
+	}
+}
+
+// A paused or a slow partition holds up no other.
+func TestFullPartitionHoldsUpNoOther(t *testing.T) {
+	realTime(t, 3, func(t *testing.T, b *testbroker.Cluster) {
+		fill(b, 3, batch.None, 100*kib, 3*mib)
+		cfg := fast(b)
+		cfg.MaxBufferedBytes, cfg.FetchMaxBytes, cfg.MaxPartitionFetchBytes = 2*mib, 1*mib, 500*kib
+		c := reader(t, cfg, tpAt(0), tpAt(1), tpAt(2))
+		_, err := c.PollMax(t.Context(), time.Second, 1)
+		require.NoError(t, err)
+		time.Sleep(200 * time.Millisecond)
+		require.NoError(t, c.Pause(tpAt(0)))
+		got := map[int32]int64{}
+		for got[1]+got[2] < 2*290 {
+			records, err := c.Poll(t.Context(), 5*time.Second)
+			require.NoError(t, err)
+			require.NotZero(t, records.Len())
+			for r := range records.All() {
+				got[r.Partition]++
+			}
+		}
+		require.NoError(t, c.Resume(tpAt(0)))
+		first := position(t, c, tpAt(0))
+		for position(t, c, tpAt(0)) < 310 && first < b.EndOffset("t", 0) {
+			records, err := c.Poll(t.Context(), 5*time.Second)
+			require.NoError(t, err)
+			require.NotZero(t, records.Len())
+			for r := range records.Partition(tpAt(0)) {
+				require.Equal(t, first, r.Offset)
+				first++
+			}
+		}
+		require.Equal(t, b.EndOffset("t", 0), position(t, c, tpAt(0)))
+	})
+}
