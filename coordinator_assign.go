@@ -67,29 +67,25 @@ func (co *coordinator) blobs(made assignors.Assignment, members []assignors.Memb
 	return out
 }
 
-// claimsOf returns who reads which partitions now, so that under cooperative
+// claimsOf returns who may be reading which partitions now, so that under cooperative
 // rebalances, whatever the assignor says, a partition goes to nobody else in the
 // round in which its owner learns that it must give it up (KIP-429). The owner joins
-// again then, and the next round gives the partition away. A partition that two
-// members claim has "" as its owner. Claims of an older generation than others' are
-// void (KIP-792); members that do not tell the generation may be right.
+// again then, and the next round gives the partition away.
+//
+// Of several claims the newest counts (KIP-792); when there are two, neither does, and
+// the owner is "". An older claim that nobody disputes counts too, even if the
+// assignor thinks nothing of it: that member may have missed the answers which would
+// have told it a newer generation, and read on.
 func claimsOf(members []assignors.Member) map[TopicPartition]string {
-	newest := int32(-1)
+	claims, newest := map[TopicPartition]string{}, map[TopicPartition]int32{}
 	for _, m := range members {
-		if len(m.Owned) > 0 {
-			newest = max(newest, m.Generation)
-		}
-	}
-	claims := map[TopicPartition]string{}
-	for _, m := range members {
-		if m.Generation != newest && m.Generation >= 0 {
-			continue
-		}
 		for _, tp := range m.Owned {
-			if _, taken := claims[tp]; taken {
+			generation, claimed := newest[tp]
+			switch {
+			case !claimed || m.Generation > generation:
+				claims[tp], newest[tp] = m.ID, m.Generation
+			case m.Generation == generation:
 				claims[tp] = ""
-			} else {
-				claims[tp] = m.ID
 			}
 		}
 	}
