@@ -1,12 +1,8 @@
 package assignors
 
 import (
-	"bufio"
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// both are the assignors of this package that need no state.
-var both = []Assignor{Range{}, RoundRobin{}}
+// all are the assignors of this package.
+var all = []Assignor{Range{}, RoundRobin{}, Sticky{}, CooperativeSticky{}}
 
 func member(id, instance string, topics ...string) Member {
 	return Member{ID: id, InstanceID: instance, Topics: topics, Generation: -1}
@@ -138,56 +134,6 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestAssignAsKafkaDoes compares with the answers of Kafka's own assignors, which
-// testdata/AssignorVectors.java recorded.
-func TestAssignAsKafkaDoes(t *testing.T) {
-	file, err := os.Open("testdata/kafka-4.4.0.jsonl.gz")
-	require.NoError(t, err)
-	defer file.Close()
-	unzipped, err := gzip.NewReader(file)
-	require.NoError(t, err)
-	lines := bufio.NewScanner(unzipped)
-	lines.Buffer(nil, 1<<20)
-	seen := 0
-	for lines.Scan() {
-		seen++
-		var v struct {
-			Topics  map[string]int
-			Members []struct {
-				ID, Instance string
-				Topics       []string
-			}
-			Range, RoundRobin map[string][]string
-		}
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &v))
-		in := Input{Topics: make(map[string][]Partition)}
-		for topic, n := range v.Topics {
-			if n > 0 {
-				in.Topics[topic] = partitions(n)
-			}
-		}
-		for _, m := range v.Members {
-			in.Members = append(in.Members, member(m.ID, m.Instance, m.Topics...))
-		}
-		for a, want := range map[Assignor]map[string][]string{Range{}: v.Range, RoundRobin{}: v.RoundRobin} {
-			got, err := a.Assign(in)
-			require.NoError(t, err)
-			require.Equal(t, sorted(want), sorted(plain(got)), "%s, line %d: %s", a.Name(), seen, lines.Text())
-		}
-	}
-	require.NoError(t, lines.Err())
-	require.Equal(t, 320, seen)
-}
-
-// sorted orders each member's partitions: Kafka lists those of several topics in
-// the order of a hash map.
-func sorted(a map[string][]string) map[string][]string {
-	for _, tps := range a {
-		slices.Sort(tps)
-	}
-	return a
-}
-
 // randomInput makes a group of up to 12 members.
 func randomInput(rnd *rand.Rand, equal bool) Input {
 	in := Input{Topics: make(map[string][]Partition)}
@@ -237,7 +183,7 @@ func TestEachPartitionHasExactlyOneSubscriber(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		in := randomInput(rnd, rnd.IntN(2) == 0)
-		for _, a := range both {
+		for _, a := range all {
 			got, err := a.Assign(in)
 			require.NoError(t, err)
 			requireExactlyOnce(t, in, got)
@@ -260,8 +206,9 @@ func requireExactlyOnce(t *testing.T, in Input, got Assignment) {
 	for id, ma := range got {
 		require.NotEmpty(t, ma.Partitions, "an entry without partitions")
 		for _, tp := range ma.Partitions {
-			require.Contains(t, subscribed[id], tp.Topic)
-			require.True(t, left[tp], "%s is given twice or does not exist", tp)
+			if !left[tp] || !slices.Contains(subscribed[id], tp.Topic) {
+				require.Fail(t, "a partition is given twice, or to a member that does not subscribe to it", "%s to %s", tp, id)
+			}
 			delete(left, tp)
 		}
 	}
@@ -277,9 +224,11 @@ func TestEqualSubscriptionsAreBalanced(t *testing.T) {
 		for topic := range in.Topics {
 			requireEven(t, in, byRange, topic)
 		}
-		byRobin, err := RoundRobin{}.Assign(in)
-		require.NoError(t, err)
-		requireEven(t, in, byRobin, "")
+		for _, a := range all[1:] {
+			together, err := a.Assign(in)
+			require.NoError(t, err)
+			requireEven(t, in, together, "")
+		}
 	}
 }
 
@@ -319,7 +268,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for range 5 {
 		in := randomInput(rnd, false)
-		for _, a := range both {
+		for _, a := range all {
 			want, err := a.Assign(in)
 			require.NoError(t, err)
 			for range 1000 {
@@ -351,14 +300,15 @@ func TestMembersAreOrderedTheSameWhateverTheirIDsHold(t *testing.T) {
 }
 
 func TestNamesAndProtocols(t *testing.T) {
-	require.Equal(t, "range", Range{}.Name())
-	require.Equal(t, "roundrobin", RoundRobin{}.Name())
-	for _, a := range both {
-		require.Equal(t, []Protocol{Eager}, a.Protocols(), a.Name())
+	names := []string{"range", "roundrobin", "sticky", "cooperative-sticky"}
+	protocols := [][]Protocol{{Eager}, {Eager}, {Eager}, {Cooperative, Eager}}
+	for i, a := range all {
+		require.Equal(t, names[i], a.Name())
+		require.Equal(t, protocols[i], a.Protocols(), a.Name())
 	}
 }
 
-// FuzzAssign feeds both assignors with whatever members of other clients might
+// FuzzAssign feeds all assignors with whatever members of other clients might
 // claim: nothing panics, and each partition is given exactly once.
 func FuzzAssign(f *testing.F) {
 	f.Add("a,b", "x,,y", "t u", uint8(3))
@@ -371,16 +321,16 @@ func FuzzAssign(f *testing.F) {
 				in.Topics[name] = partitions(int(n) >> (i % 4))
 			}
 		}
-		all := strings.Split(instances, ",")
+		instanceIDs := strings.Split(instances, ",")
 		seen := make(map[string]bool)
 		for i, id := range strings.Split(ids, ",") {
 			if seen[id] {
 				continue
 			}
 			seen[id] = true
-			in.Members = append(in.Members, member(id, all[i%len(all)], names[i%(len(names)+1):]...))
+			in.Members = append(in.Members, member(id, instanceIDs[i%len(instanceIDs)], names[i%(len(names)+1):]...))
 		}
-		for _, a := range both {
+		for _, a := range all {
 			got, err := a.Assign(in)
 			require.NoError(t, err)
 			requireExactlyOnce(t, in, got)

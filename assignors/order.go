@@ -90,9 +90,6 @@ func partitionIDs(partitions []Partition) []int32 {
 
 // add gives a member more partitions of a topic.
 func (a Assignment) add(member, topic string, partitions ...int32) {
-	if len(partitions) == 0 {
-		return
-	}
 	ma := a[member]
 	for _, p := range partitions {
 		ma.Partitions = append(ma.Partitions, TopicPartition{Topic: topic, Partition: p})

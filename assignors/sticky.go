@@ -7,12 +7,11 @@ import "slices"
 // give up all their partitions before each join, as with Range; CooperativeSticky
 // spares them that.
 //
-// Members that subscribe to the same topics get counts that differ by at most one.
-// With other subscriptions, no partition is left with a member while another that
-// could read it has at least two fewer. What several members claim to have had goes
-// by the higher generation; with the same generation none of them keeps it for that
-// reason (KIP-341, KIP-792). Racks decide only between choices that are alike
-// otherwise (KIP-881).
+// When all members subscribe to the same topics, their counts differ by at most one;
+// otherwise they are as even as the subscriptions allow. What several members claim to
+// have had goes by the higher generation; with the same generation none of them keeps
+// it for that reason (KIP-341, KIP-792). Racks decide only between choices that are
+// alike otherwise (KIP-881).
 //
 // Each consumer works with an instance of its own, which remembers the consumer's
 // last assignment and tells the leader of it when it joins, in the form that Kafka's

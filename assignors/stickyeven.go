@@ -110,10 +110,14 @@ func (e *evenPlan) lists() [][]int32 {
 }
 
 // surplus chooses what a member gives up of its partitions, keeping keep of them. It
-// takes from the topics of which the member has most, and between those from the
-// ones of which others gave up fewest, so that each topic stays spread over members.
+// takes from the topics of which the member has most above an even part, and between
+// those from the ones of which others gave up fewest, so that each topic stays spread
+// over members.
 func (e *evenPlan) surplus(list []int32, keep int32, freed []int32) []int32 {
-	type candidate struct{ rank, freed, partition int32 }
+	type candidate struct {
+		above            int64 // the even part of the topic, times the number of members
+		freed, partition int32
+	}
 	candidates := make([]candidate, 0, len(list))
 	for start := 0; start < len(list); {
 		topic, end := e.topicOf[list[start]], start+1
@@ -124,13 +128,14 @@ func (e *evenPlan) surplus(list []int32, keep int32, freed []int32) []int32 {
 		if len(e.racks) > 0 {
 			e.nearFirst(run)
 		}
-		for rank, i := range run {
-			candidates = append(candidates, candidate{int32(rank), freed[topic], i})
+		for had, i := range run {
+			above := int64(had)*int64(e.classes[0].size) - int64(len(e.partitions[topic]))
+			candidates = append(candidates, candidate{above, freed[topic], i})
 		}
 		start = end
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(-cmp.Compare(a.rank, b.rank), cmp.Compare(a.freed, b.freed), cmp.Compare(a.partition, b.partition))
+		return cmp.Or(cmp.Compare(b.above, a.above), cmp.Compare(a.freed, b.freed), cmp.Compare(a.partition, b.partition))
 	})
 	given := list[:0]
 	for _, c := range candidates[:int32(len(candidates))-keep] {
@@ -142,17 +147,13 @@ func (e *evenPlan) surplus(list []int32, keep int32, freed []int32) []int32 {
 // nearFirst sorts partitions of one member by whether its rack has a replica.
 func (e *evenPlan) nearFirst(partitions []int32) {
 	m := e.owner[partitions[0]]
-	slices.SortStableFunc(partitions, func(a, b int32) int {
-		nearA, nearB := e.near(m, a), e.near(m, b)
-		switch {
-		case nearA == nearB:
+	far := func(i int32) int {
+		if e.near(m, i) {
 			return 0
-		case nearA:
-			return -1
-		default:
-			return 1
 		}
-	})
+		return 1
+	}
+	slices.SortStableFunc(partitions, func(a, b int32) int { return cmp.Compare(far(a), far(b)) })
 }
 
 // fill gives partitions of one topic to the members that have fewest of it, in turns.

@@ -61,15 +61,14 @@ func (o *loadOrder) first() int32 {
 	return o.head[o.least]
 }
 
-// after returns the member behind another, nobody at the end.
+// after returns the member behind another. There must be one.
 func (o *loadOrder) after(m int32) int32 {
 	if o.next[m] != nobody {
 		return o.next[m]
 	}
-	for load := o.load[m] + 1; int(load) < len(o.head); load++ {
-		if o.head[load] != nobody {
-			return o.head[load]
-		}
+	load := o.load[m] + 1
+	for o.head[load] == nobody {
+		load++
 	}
-	return nobody
+	return o.head[load]
 }

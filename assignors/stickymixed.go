@@ -10,7 +10,8 @@ import (
 // then which: as many as it can of those that the member had.
 //
 // What nobody keeps goes to the least loaded member that can read it. Then partitions
-// move from members to others with at least two fewer, until none can.
+// move from members to others with at least two fewer, if need be by way of third ones,
+// until none can. At last, members get back what they lost where that costs nothing.
 type mixedPlan struct {
 	*stickyPlan
 	shares [][]share // by member, sorted by topic
@@ -19,6 +20,8 @@ type mixedPlan struct {
 
 	tried []int32 // by class: the last search that found nothing in it
 	try   int32
+
+	chains chainSearch
 }
 
 // A share is how many partitions of a topic a member gets, and how many it had.
@@ -39,6 +42,7 @@ func newMixedPlan(p *stickyPlan) *mixedPlan {
 			x.reads[c][t/64] |= 1 << (t % 64)
 		}
 	}
+	x.chains = newChainSearch(x)
 	return x
 }
 
@@ -46,6 +50,7 @@ func (x *mixedPlan) make() {
 	free := x.keep()
 	x.place(free)
 	x.level()
+	x.regain()
 	x.settle()
 }
 
@@ -106,18 +111,10 @@ func (x *mixedPlan) place(free []int32) {
 			for !x.canRead(x.classOf[m], t) {
 				m = x.loads.after(m)
 			}
-			x.give(m, t)
+			x.take(m, t)
+			x.loads.change(m, 1)
 		}
 	}
-}
-
-func (x *mixedPlan) give(m, topic int32) {
-	at, ok := x.share(m, topic)
-	if !ok {
-		x.shares[m] = slices.Insert(x.shares[m], at, share{topic: topic})
-	}
-	x.shares[m][at].count++
-	x.loads.change(m, 1)
 }
 
 func (x *mixedPlan) share(m, topic int32) (int, bool) {
@@ -126,41 +123,52 @@ func (x *mixedPlan) share(m, topic int32) (int, bool) {
 	})
 }
 
-// level moves partitions until none can move to a member with at least two fewer. Each
-// move lowers the sum of the squares of the loads, so there is an end.
-func (x *mixedPlan) level() {
-	members := make([]int32, 0, len(x.members))
-	for m, class := range x.classOf {
-		if class != nobody {
-			members = append(members, int32(m))
-		}
+// shift moves a partition of a topic from one member to another, and leaves it to the
+// caller to change their loads.
+func (x *mixedPlan) shift(from, topic, to int32) {
+	at, _ := x.share(from, topic)
+	x.shares[from][at].count--
+	x.take(to, topic)
+}
+
+func (x *mixedPlan) take(m, topic int32) {
+	at, ok := x.share(m, topic)
+	if !ok {
+		x.shares[m] = slices.Insert(x.shares[m], at, share{topic: topic})
 	}
-	for moved := true; moved; {
-		moved = false
-		slices.SortStableFunc(members, func(a, b int32) int {
-			return cmp.Compare(x.loads.load[b], x.loads.load[a])
-		})
-		for _, m := range members {
-			for x.relieve(m) {
-				moved = true
+	x.shares[m][at].count++
+}
+
+// level moves partitions until no load can become more even, from the highest load
+// down. What it moves ends at a lower load, so one pass is enough.
+func (x *mixedPlan) level() {
+	for load := len(x.loads.head) - 1; load > 1; load-- {
+		for m := x.loads.head[load]; m != nobody; {
+			next := x.loads.next[m]
+			if x.loads.load[x.loads.first()] < int32(load)-1 && !x.relieve(m) {
+				x.relieveByChain(m)
 			}
+			m = next
 		}
 	}
 }
 
-// relieve moves one partition from a member to the least loaded that can take one.
+// relieve moves one partition from a member to the least loaded that can take one, if
+// that has at least two fewer.
 func (x *mixedPlan) relieve(from int32) bool {
+	if x.chains.settled(from) {
+		return false
+	}
 	x.try++
 	for to := x.loads.first(); x.loads.load[to] < x.loads.load[from]-1; to = x.loads.after(to) {
 		class := x.classOf[to]
 		if x.tried[class] == x.try {
 			continue
 		}
-		if at := x.choose(from, to); at >= 0 {
-			s := &x.shares[from][at]
-			s.count--
+		if topic := x.choose(from, to); topic != nobody {
+			x.shift(from, topic, to)
 			x.loads.change(from, -1)
-			x.give(to, s.topic)
+			x.loads.change(to, 1)
 			return true
 		}
 		x.tried[class] = x.try
@@ -168,90 +176,38 @@ func (x *mixedPlan) relieve(from int32) bool {
 	return false
 }
 
-// choose returns which of a member's shares to take a partition from for another, -1
-// if that reads none of them: rather one that the member did not have before, one that
-// the other had, one of which it has many more.
-func (x *mixedPlan) choose(from, to int32) int {
-	class, best := x.classOf[to], -1
-	var bestRank [3]int32
-	for at, s := range x.shares[from] {
-		if s.count == 0 || !x.canRead(class, s.topic) {
+// relieveByChain does so by way of others, each of which takes a partition and hands
+// on one of another topic.
+func (x *mixedPlan) relieveByChain(from int32) {
+	load := x.loads.load[from]
+	to := x.chains.find(from, false, func(m int32) bool { return x.loads.load[m] < load-1 })
+	if to == nobody {
+		// Nobody within reach is less loaded, nor will be: what is moved later comes
+		// from members with no higher load, and none of them reaches less than these.
+		x.chains.settle()
+		return
+	}
+	x.chains.follow(to)
+	x.loads.change(from, -1)
+	x.loads.change(to, 1)
+}
+
+// choose returns of which topic to take a partition from a member for another, nobody
+// if that reads none of them: rather of one that the member did not have before, then
+// of the one of which it has most above the other.
+func (x *mixedPlan) choose(from, to int32) int32 {
+	best, bestSpare, bestMore := nobody, false, int32(0)
+	for _, s := range x.shares[from] {
+		if s.count == 0 || !x.canRead(x.classOf[to], s.topic) {
 			continue
 		}
-		var other share
-		if i, ok := x.share(to, s.topic); ok {
-			other = x.shares[to][i]
+		spare, more := s.count > s.had, s.count
+		if at, ok := x.share(to, s.topic); ok {
+			more -= x.shares[to][at].count
 		}
-		rank := [3]int32{0, 0, s.count - other.count}
-		if s.count > s.had {
-			rank[0] = 1
-		}
-		if other.count < other.had {
-			rank[1] = 1
-		}
-		if best < 0 || slices.Compare(rank[:], bestRank[:]) > 0 {
-			best, bestRank = at, rank
+		if best == nobody || spare && !bestSpare || spare == bestSpare && more > bestMore {
+			best, bestSpare, bestMore = s.topic, spare, more
 		}
 	}
 	return best
-}
-
-// settle decides which partitions make up the shares.
-func (x *mixedPlan) settle() {
-	byTopic := make([][]int32, len(x.topics)) // members, sorted
-	for m := range x.shares {
-		for _, s := range x.shares[m] {
-			if s.count > 0 {
-				byTopic[s.topic] = append(byTopic[s.topic], int32(m))
-			}
-		}
-	}
-	left := make([]int32, len(x.members)) // by member: how many it still gets
-	for t, members := range byTopic {
-		for _, m := range members {
-			at, _ := x.share(m, int32(t))
-			left[m] = x.shares[m][at].count
-		}
-		x.settleTopic(int32(t), members, left)
-	}
-}
-
-func (x *mixedPlan) settleTopic(t int32, members, left []int32) {
-	give := func(i, m int32) {
-		x.owner[i] = m
-		left[m]--
-	}
-	keep := func(near bool) {
-		for i := x.first[t]; i < x.first[t+1]; i++ {
-			m := x.holder[i]
-			if m != nobody && x.owner[i] == nobody && left[m] > 0 && (!near || x.near(m, i)) {
-				give(i, m)
-			}
-		}
-	}
-	hand := func(near bool) {
-		rest := members
-		for i := x.first[t]; i < x.first[t+1]; i++ {
-			if x.owner[i] != nobody {
-				continue
-			}
-			for len(rest) > 0 && left[rest[0]] == 0 {
-				rest = rest[1:]
-			}
-			for _, m := range rest {
-				if left[m] > 0 && (!near || x.near(m, i)) {
-					give(i, m)
-					break
-				}
-			}
-		}
-	}
-	if len(x.racks) > 0 {
-		keep(true)
-	}
-	keep(false)
-	if len(x.racks) > 0 {
-		hand(true)
-	}
-	hand(false)
 }

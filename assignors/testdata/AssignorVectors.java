@@ -31,6 +31,7 @@ public class AssignorVectors {
             }
             case "sticky" -> {
                 for (int i = 0; i < 60; i++) new StickyGroup(random, i).run(out);
+                for (int i = 0; i < 12; i++) new StickyGroup(random, 0).runNine(out);
             }
             default -> {
                 for (int i = 0; i < 320; i++) out.println(vector(random, i));
@@ -146,6 +147,26 @@ public class AssignorVectors {
             }
         }
 
+        /** Two topics of 18 partitions and nine members, of which one leaves or to which one comes. */
+        void runNine(PrintStream out) {
+            topics.put("t0", 18);
+            topics.put("t1", 18);
+            for (int m = 0; m < 9; m++) join();
+            ask();
+            for (int step = 0; step < 2; step++) {
+                if (random.nextBoolean()) join();
+                else leave();
+                out.println(ask());
+            }
+        }
+
+        void leave() {
+            String id = List.copyOf(owned.keySet()).get(random.nextInt(owned.size()));
+            owned.remove(id);
+            generations.remove(id);
+            subscribed.remove(id);
+        }
+
         void join() {
             String id = "m" + random.nextInt(1000) + "-" + names++;
             owned.put(id, new ArrayList<>());
@@ -160,12 +181,7 @@ public class AssignorVectors {
         }
 
         void change() {
-            for (int n = random.nextInt(1 + most / 3); n > 0 && owned.size() > 1; n--) {
-                String id = List.copyOf(owned.keySet()).get(random.nextInt(owned.size()));
-                owned.remove(id);
-                generations.remove(id);
-                subscribed.remove(id);
-            }
+            for (int n = random.nextInt(1 + most / 3); n > 0 && owned.size() > 1; n--) leave();
             for (int n = random.nextInt(1 + most / 3); n > 0; n--) join();
             switch (random.nextInt(5)) {
                 case 0 -> topics.put("t" + names++, random.nextInt(most * 2) + 1);
