@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -23,10 +24,19 @@ const patience = 60 * time.Second
 // unless cfg says otherwise. It is closed with the test.
 func newConsumer(t *testing.T, target *Target, cfg kafka.Config) *kafka.Consumer {
 	t.Helper()
-	cfg.BootstrapServers = target.Bootstrap
 	if cfg.AutoOffsetReset == (kafka.OffsetReset{}) {
 		cfg.AutoOffsetReset = kafka.ResetEarliest
 	}
+	return openConsumer(t, target, cfg)
+}
+
+// openConsumer is newConsumer that leaves cfg.AutoOffsetReset as it is.
+func openConsumer(t *testing.T, target *Target, cfg kafka.Config) *kafka.Consumer {
+	t.Helper()
+	if cfg.BootstrapServers == nil {
+		cfg.BootstrapServers = target.Bootstrap
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)) // shown with the test, when it fails
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c, err := kafka.NewConsumer(ctx, cfg)

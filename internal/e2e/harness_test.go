@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -16,7 +17,14 @@ import (
 	"github.com/kafkaconsumer/kafka/internal/e2e/python"
 )
 
-func TestMain(m *testing.M) { proc.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most tests wait for brokers, not for the processor.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	proc.Main(m)
+}
 
 // What the tests of the library rely on is tested here without the library.
 

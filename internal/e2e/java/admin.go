@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
 
@@ -32,7 +33,7 @@ func (d *Driver) CreateTopicOn(t testing.TB, topic string, replicas [][]int32, c
 	d.do(t, "create-topic", args{"topic": topic, "partitions": len(replicas), "replicas": replicas, "configs": configs}, nil)
 }
 
-// DeleteTopic deletes a topic.
+// DeleteTopic deletes a topic and waits until it is gone.
 func (d *Driver) DeleteTopic(t testing.TB, topic string) {
 	t.Helper()
 	d.do(t, "delete-topic", args{"topic": topic}, nil)
@@ -144,4 +145,12 @@ func (d *Driver) DescribeGroup(t testing.TB, group string) outside.Group {
 func (d *Driver) DeleteGroup(t testing.TB, group string) {
 	t.Helper()
 	d.do(t, "delete-group", args{"group": group}, nil)
+}
+
+// Gauge gives the value of a metric of one node, by the name of its MBean.
+func (d *Driver) Gauge(t testing.TB, c *broker.Cluster, node int32, name string) float64 {
+	t.Helper()
+	var out float64
+	d.do(t, "gauge", args{"pid": strconv.Itoa(c.PID(node)), "name": name}, &out)
+	return out
 }

@@ -84,6 +84,9 @@ func Start(o Options) (*Process, error) {
 	return p, nil
 }
 
+// PID is the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Done is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

@@ -107,6 +107,7 @@ func (l *link) carry(d Direction, from, to net.Conn) {
 }
 
 func (l *link) asked(key int16) {
+	l.proxy.countAsked(key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keys[key] = true
@@ -129,7 +130,7 @@ func (l *link) answer(r *bufio.Reader, to net.Conn, size int) error {
 		close(done)
 		size -= size / 2
 	}
-	l.proxy.count(key, size)
+	l.proxy.countAnswered(key, size)
 	return l.pass(ToClient, r, to, size)
 }
 

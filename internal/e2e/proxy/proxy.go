@@ -30,6 +30,7 @@ type Proxy struct {
 	closed   bool
 	delay    time.Duration
 	halve    map[int16]chan struct{} // by API key: closed when an answer was halved
+	asked    map[int16]int           // requests, by API key
 	answered map[int16]int64         // bytes of answers, by API key
 }
 
@@ -53,7 +54,7 @@ func Listen(upstream string) (*Proxy, error) {
 	}
 	p := &Proxy{
 		addr: l.Addr().String(), listener: l, upstream: upstream,
-		links: map[*link]bool{}, halve: map[int16]chan struct{}{}, answered: map[int16]int64{},
+		links: map[*link]bool{}, halve: map[int16]chan struct{}{}, asked: map[int16]int{}, answered: map[int16]int64{},
 	}
 	p.wg.Go(func() { p.accept(l) })
 	return p, nil
@@ -93,6 +94,13 @@ func (p *Proxy) Connects() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.connects
+}
+
+// Asked tells how many requests of an API went through so far.
+func (p *Proxy) Asked(key int16) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[key]
 }
 
 // Answered tells how many bytes of answers to an API went through so far.
@@ -250,7 +258,13 @@ func (p *Proxy) takeHalve(key int16) chan struct{} {
 	return done
 }
 
-func (p *Proxy) count(key int16, n int) {
+func (p *Proxy) countAsked(key int16) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[key]++
+}
+
+func (p *Proxy) countAnswered(key int16, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answered[key] += int64(n)

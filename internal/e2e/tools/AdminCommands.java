@@ -1,6 +1,7 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.sun.tools.attach.VirtualMachine;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -9,6 +10,10 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
+import javax.management.ObjectName;
+import javax.management.remote.JMXConnector;
+import javax.management.remote.JMXConnectorFactory;
+import javax.management.remote.JMXServiceURL;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -42,8 +47,7 @@ final class AdminCommands {
             case "create-topic":
                 return createTopic(r);
             case "delete-topic":
-                admin.deleteTopics(List.of(topic(r))).all().get();
-                return null;
+                return deleteTopic(topic(r));
             case "add-partitions":
                 admin.createPartitions(Map.of(topic(r), NewPartitions.increaseTo(r.get("partitions").asInt()))).all().get();
                 return null;
@@ -67,11 +71,23 @@ final class AdminCommands {
                 return alterOffsets(r);
             case "describe-group":
                 return describeGroup(r.get("group").asText());
+            case "gauge":
+                return Driver.JSON.valueToTree(gauge(r.get("pid").asText(), r.get("name").asText()));
             case "delete-group":
                 admin.deleteConsumerGroups(List.of(r.get("group").asText())).all().get();
                 return null;
             default:
                 throw new IllegalArgumentException("unknown command " + r.get("cmd"));
+        }
+    }
+
+    /** The value of a metric of the broker that is the process pid. */
+    private static Object gauge(String pid, String name) throws Exception {
+        VirtualMachine vm = VirtualMachine.attach(pid);
+        try (JMXConnector jmx = JMXConnectorFactory.connect(new JMXServiceURL(vm.startLocalManagementAgent()))) {
+            return jmx.getMBeanServerConnection().getAttribute(new ObjectName(name), "Value");
+        } finally {
+            vm.detach();
         }
     }
 
@@ -122,6 +138,15 @@ final class AdminCommands {
             Thread.sleep(50);
         }
         throw new IllegalStateException("no leaders for " + topic);
+    }
+
+    /** A topic is deleted when the controller says so; it can be created again when it is gone. */
+    private JsonNode deleteTopic(String topic) throws Exception {
+        admin.deleteTopics(List.of(topic)).all().get();
+        for (int i = 0; i < 200 && admin.listTopics().names().get().contains(topic); i++) {
+            Thread.sleep(50);
+        }
+        return null;
     }
 
     private static List<Integer> integers(JsonNode list) {

@@ -1,0 +1,186 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
+	"github.com/kafkaconsumer/kafka/internal/e2e/java"
+	"github.com/kafkaconsumer/kafka/internal/e2e/proxy"
+)
+
+// recreations are what happens between a topic's deletion and its new records.
+var recreations = []struct {
+	name   string
+	gone   time.Duration // how long there is no such topic
+	commit bool          // before anything is read of the new one
+}{
+	{"at once", 0, false},
+	{"after a while", 2 * maxAge, false},
+	{"after a while, with a commit before it is read", 2 * maxAge, true},
+}
+
+// B07
+func TestTopicDeletedAndCreatedAgain(t *testing.T) {
+	ForEachReleaseAtOnce(t, func(t *testing.T, target *Target) {
+		for _, r := range recreations {
+			t.Run(r.name, func(t *testing.T) {
+				t.Parallel()
+				recreate(t, target, r.gone, r.commit)
+			})
+		}
+	})
+}
+
+// B07 on a release without topic ids.
+func TestTopicDeletedAndCreatedAgainWithoutTopicIDs(t *testing.T) {
+	t.Parallel()
+	const release = "1.1.1"
+	t.Run(release, func(t *testing.T) {
+		c := broker.Shared(t, release)
+		d := java.For(t, c)
+		target := &Target{Cluster: d, Name: release, Bootstrap: c.Bootstrap(), Real: c, Java: d}
+		for _, r := range recreations {
+			t.Run(r.name, func(t *testing.T) {
+				t.Parallel()
+				recreate(t, target, r.gone, r.commit)
+			})
+		}
+	})
+}
+
+// recreate has a group consume 100 records of a topic that is then deleted and
+// created again with 10, beside a topic that is left alone.
+func recreate(t *testing.T, target *Target, gone time.Duration, commit bool) {
+	topic, other, group := target.Topic(t, 1), target.Topic(t, 1), target.Unique(t)
+	again := kafka.TopicPartition{Topic: topic}
+	untouched := kafka.TopicPartition{Topic: other}
+	cfg := caseConfig()
+	cfg.GroupID, cfg.Topics = group, []string{topic, other}
+	// Else what follows a rebalance would repeat records.
+	cfg.RebalanceListener.OnRevoked = func(ctx context.Context, c *kafka.Consumer, _ []kafka.TopicPartition) error {
+		o, err := c.Position(ctx, untouched)
+		if err != nil {
+			return err
+		}
+		return c.CommitOffsets(ctx, map[kafka.TopicPartition]kafka.OffsetAndMetadata{untouched: {Offset: o}})
+	}
+	c := newConsumer(t, target, cfg)
+	appendTo(t, target, topic, 0, 100)
+	appendTo(t, target, other, 0, 20)
+	pollOffsets(t, c, 120, 20*time.Second)
+	require.NoError(t, c.Commit(t.Context()))
+
+	target.DeleteTopic(t, topic)
+	records, errs := pollInTime(t, c, gone)
+	require.Empty(t, records)
+	requireAbout(t, topic, errs)
+	target.CreateTopic(t, topic, 1, nil)
+	if commit {
+		ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
+		defer cancel()
+		_ = c.Commit(ctx) // whether it succeeds is not said, only what it leaves behind
+		start := startOf(t, target, group, again)
+		require.Zero(t, start, "where another consumer of the new topic starts")
+	}
+
+	appendTo(t, target, other, 0, 5)
+	appendTo(t, target, topic, 0, 10)
+	records, errs = pollUntil(t, c, 15*time.Second, func(got []kafka.Record) bool { return len(got) >= 15 })
+	require.Equal(t, span(0, 10), offsets(of(records, again)), "errors: %v", errs)
+	require.Equal(t, span(20, 25), offsets(of(records, untouched)))
+	requireAbout(t, topic, errs)
+	require.NoError(t, c.Commit(t.Context()))
+	require.Equal(t, map[kafka.TopicPartition]int64{again: 10, untouched: 25}, committed(t, target, group))
+	require.Equal(t, int64(10), position(t, c, again))
+}
+
+// startOf gives the position at which a new consumer of the group would start.
+func startOf(t *testing.T, target *Target, group string, tp kafka.TopicPartition) int64 {
+	t.Helper()
+	cfg := caseConfig()
+	cfg.GroupID = group
+	c := assigned(t, target, cfg, tp)
+	pollInTime(t, c, time.Second) // for an offset out of range to show
+	return position(t, c, tp)
+}
+
+// requireAbout requires that errors name the topic.
+func requireAbout(t *testing.T, topic string, errs []error) {
+	t.Helper()
+	for _, err := range errs {
+		require.ErrorContains(t, err, topic)
+	}
+}
+
+func of(records []kafka.Record, tp kafka.TopicPartition) []kafka.Record {
+	var out []kafka.Record
+	for _, r := range records {
+		if r.Topic == tp.Topic && r.Partition == tp.Partition {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// B19
+func TestTopicThatDoesNotExistHoldsUpNothing(t *testing.T) {
+	ForEachReleaseAtOnce(t, func(t *testing.T, target *Target) {
+		for _, deleted := range []bool{false, true} {
+			name := "it never existed"
+			if deleted {
+				name = "it was deleted"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				live := kafka.TopicPartition{Topic: target.Topic(t, 1)}
+				gone := kafka.TopicPartition{Topic: target.Unique(t)}
+				if deleted {
+					target.CreateTopic(t, gone.Topic, 1, nil)
+					target.DeleteTopic(t, gone.Topic)
+				}
+				p := proxy.Start(t, target.Bootstrap[0])
+				cfg := caseConfig()
+				cfg.Dialer = p.Dial
+				c := assigned(t, target, cfg, live, gone)
+				asked := p.Asked(keyMetadata)
+
+				looked := make(chan error, 2)
+				look := func(ask func(ctx context.Context) error) {
+					const timeout = 2 * time.Second
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
+					defer cancel()
+					began := time.Now()
+					err := ask(ctx)
+					if took := time.Since(began); took > timeout+500*time.Millisecond {
+						err = errors.New("it took " + took.String())
+					}
+					looked <- err
+				}
+				go look(func(ctx context.Context) error { _, err := c.Position(ctx, gone); return err })
+				go look(func(ctx context.Context) error { _, err := c.EndOffsets(ctx, gone); return err })
+				var records []kafka.Record
+				for range 10 {
+					appendTo(t, target, live.Topic, 0, 2)
+					got, errs := pollInTime(t, c, 500*time.Millisecond)
+					requireAbout(t, gone.Topic, errs)
+					records = append(records, got...)
+				}
+				require.Equal(t, span(0, 20), offsets(records))
+				for range 2 {
+					err := <-looked
+					require.ErrorContains(t, err, gone.Topic)
+					require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kafka.ErrorCode(3)), "%v", err)
+				}
+				require.LessOrEqual(t, p.Asked(keyMetadata)-asked, 25, "requests for metadata in 5 s")
+			})
+		}
+	})
+}
