@@ -88,7 +88,6 @@ func (m *Classic) release() {
 	}
 	if gone := without(m.handover.owned, m.target); len(gone) > 0 {
 		m.rejoin = "partitions were given up that others wait for"
-		m.beatEarly()
 		m.hand(Revoke, gone, nil)
 		return
 	}
