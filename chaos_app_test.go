@@ -252,16 +252,20 @@ func (a *chaosApp) handle(what string, err error, ctx context.Context) {
 		a.w.mu.Lock()
 		p, ok := a.pos[tp]
 		a.w.mu.Unlock()
+		at := max(a.w.b.CommittedOffset("g", tp.Topic, tp.Partition), 0)
 		if ok && p.next >= 0 {
-			_ = a.c.Seek(tp, p.next)
-			if a.w.plan.recreate { // which of the topics was it in?
-				a.setPos(tp, fromAnywhere)
-			}
-		} else {
-			at := max(a.w.b.CommittedOffset("g", tp.Topic, tp.Partition), 0)
-			_ = a.c.Seek(tp, at)
+			at = p.next
 		}
-		a.note("seek past a fault of %v at %d", tp, p.next)
+		ctx, cancel := a.timeout(0)
+		if o, err := a.c.Position(ctx, tp); err == nil { // behind offsets that hold nothing, too
+			at = o
+		}
+		cancel()
+		_ = a.c.Seek(tp, at)
+		if ok && a.w.plan.recreate { // which of the topics was it in?
+			a.setPos(tp, fromAnywhere)
+		}
+		a.note("seek past a fault of %v at %d", tp, at)
 	}
 }
 

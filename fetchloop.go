@@ -161,7 +161,7 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 		l.failed(err)
 		return
 	}
-	hasty := l.resp.ThrottleMillis == 0 && s.Brought() == 0 && time.Since(began) < l.f.cfg.FetchMaxWait/2
+	hasty := l.resp.ThrottleMillis == 0 && s.IsEmpty() && time.Since(began) < l.f.cfg.FetchMaxWait/2
 	table := l.f.acquire()
 	sound := table.Apply(s, &l.resp, time.Now())
 	if hasty && sound {

@@ -138,7 +138,12 @@ func (f *fetcher) listOffsets(lookups []fetch.Lookup) {
 	table := f.acquire()
 	defer f.release()
 	for _, l := range lookups {
-		if o, ok := found[l.TP]; ok {
+		o, ok := found[l.TP]
+		if ok && o.Offset < 0 && l.Timestamp < 0 { // every log has a beginning and an end
+			table.LookupFailed(l, errNoEndOfLog, time.Now())
+			continue
+		}
+		if ok {
 			table.ResetFound(l, o.Offset, o.LeaderEpoch)
 			continue
 		}
@@ -208,6 +213,8 @@ func (f *fetcher) endsOfEpochs(leader int32, lookups []fetch.Lookup) (map[TopicP
 	}
 	return ends, err
 }
+
+var errNoEndOfLog = errors.New("the leader knows no end of the log")
 
 // isRefusal tells whether an error is one that trying again will not mend soon, so
 // that the application must hear of it.

@@ -38,7 +38,7 @@ func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) b
 	s.busy = false
 	t.endpoints = resp.NodeEndpoints
 	sound := s.answeredSession(resp.ErrorCode, resp.SessionID)
-	t.watchVacant(s, sound && resp.ThrottleMillis == 0 && s.isEmpty())
+	t.watchVacant(s, sound && resp.ThrottleMillis == 0 && s.IsEmpty())
 	t.applyRequest(&s.Request, sound, now)
 	return sound
 }

@@ -29,7 +29,9 @@ func (t *Table) watchVacant(s *Session, empty bool) {
 		return
 	}
 	for _, v := range before {
-		if p := v.m.p; p.member == v.m && p.refetched == v.refetched && p.fetchOffset == v.from && !p.undecoded() {
+		p := v.m.p
+		told := v.m.answer.got || s.id != 0 // a session leaves out what has nothing new
+		if told && p.member == v.m && p.refetched == v.refetched && p.fetchOffset == v.from && !p.undecoded() {
 			t.passOver(p, v.end)
 		}
 	}
@@ -55,12 +57,10 @@ func (t *Table) passOver(p *Partition, end int64) {
 	t.touch(p)
 }
 
-// Brought returns how many partitions the answer told something of.
-func (q *Request) Brought() int { return len(q.answered) }
-
-// isEmpty tells whether the answer brought no records and no trouble at all.
-func (q *Request) isEmpty() bool {
+// IsEmpty tells whether the answer brought no records and no trouble at all.
+func (q *Request) IsEmpty() bool {
 	return !slices.ContainsFunc(q.answered, func(m *member) bool {
-		return len(m.answer.chunks) > 0 || m.answer.need > 0
+		a := &m.answer
+		return len(a.chunks) > 0 || a.need > 0 || a.code != protocol.None || a.diverges || a.preferred >= 0
 	})
 }

@@ -1,0 +1,51 @@
+package fetch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/protocol"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOffsetsThatCompactionTookAwayArePassedOver(t *testing.T) {
+	empty := ans{hw: 30}
+	for name, test := range map[string]struct {
+		answers []ans
+		want    int64
+	}{
+		"two empty answers":                           {[]ans{empty, empty}, 30},
+		"one empty answer":                            {[]ans{empty}, 0},
+		"an empty answer and a refusal":               {[]ans{empty, {code: protocol.UnknownTopicOrPartition}}, 0},
+		"an empty answer and a divergence":            {[]ans{empty, {hw: 30, diverging: &protocol.EpochEndOffset{Epoch: 4, EndOffset: 9}}}, 0},
+		"an empty answer and a follower":              {[]ans{empty, {hw: 30, replica: 2}}, 0},
+		"empty answers with a refusal between":        {[]ans{empty, {code: protocol.UnknownServerError}, empty}, 0},
+		"two empty answers, the second has grown":     {[]ans{empty, {hw: 40}}, 30},
+		"two empty answers at the end, and the limit": {[]ans{{hw: none}, {hw: none}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.assign(1)
+			for _, a := range test.answers {
+				r.fetch(a)
+				r.now = r.now.Add(time.Minute)
+			}
+			r.drain()
+			require.Equal(t, test.want, r.position(0))
+		})
+	}
+}
+
+// Old brokers are asked for a few partitions at a time.
+func TestPartitionThatWasNotAskedForIsNotPassedOver(t *testing.T) {
+	r := newRig(t, func(l *Limits) { l.FetchMaxBytes = l.MaxPartitionFetchBytes })
+	r.assign(2)
+	s := r.plan(1, 2)
+	require.Len(t, asked(&s.Request), 1)
+	r.answer(s, ans{partition: 0, hw: 30})
+	s = r.plan(1, 2)
+	require.NotContains(t, asked(&s.Request), int32(0))
+	r.answer(s, ans{partition: 1, hw: 30})
+	r.drain()
+	require.EqualValues(t, 0, r.position(0))
+}
