@@ -232,14 +232,9 @@ func TestFollowerThatRefusesIsLeft(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 				produce(b, "t", 0, 5)
 				b.On(keyFetch).Node(2).Fail(code)
-				var resets int
+				var events fetchEvents
 				cfg := fast(b)
-				cfg.ClientRack = "near"
-				cfg.OnEvent = func(e Event) {
-					if _, ok := e.(EventPositionReset); ok {
-						resets++
-					}
-				}
+				cfg.ClientRack, cfg.OnEvent = "near", events.add
 				c := reader(t, cfg, tp0)
 				require.Equal(t, span(0, 4), offsetsOf(pollN(t, c, 5)))
 				before := b.Count(keyFetch)
@@ -247,7 +242,7 @@ func TestFollowerThatRefusesIsLeft(t *testing.T) {
 				require.Less(t, b.Count(keyFetch)-before, 200, "no spin between the two")
 				produce(b, "t", 0, 5)
 				require.Equal(t, span(5, 9), offsetsOf(pollN(t, c, 5)))
-				require.LessOrEqual(t, resets, 1, "but for the start")
+				require.Len(t, ofKind[EventPositionReset](&events), 1, "but for the start")
 			}, testbroker.WithNodes(2), testbroker.WithRack(1, "far"), testbroker.WithRack(2, "near"))
 		})
 	}

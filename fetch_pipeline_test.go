@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,31 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// fetchEvents collects events, which come on a goroutine of their own.
+type fetchEvents struct {
+	mu     sync.Mutex
+	events []Event
+}
+
+func (f *fetchEvents) add(e Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, e)
+}
+
+// ofKind returns the events of one kind, once everything in the bubble is quiet.
+func ofKind[T Event](f *fetchEvents) (of []T) {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.events {
+		if t, ok := e.(T); ok {
+			of = append(of, t)
+		}
+	}
+	return of
+}
 
 func tpAt(partition int32) TopicPartition { return TopicPartition{Topic: "t", Partition: partition} }
 

@@ -16,20 +16,16 @@ func TestTruncation(t *testing.T) {
 		opts := []testbroker.Option{testbroker.WithNodes(2), testbroker.WithVersions(versionsUpTo(fetch, 12))}
 		t.Run(fmt.Sprintf("Fetch v%d, with a policy", fetch), func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
-				var resets []EventPositionReset
+				var events fetchEvents
 				cfg := fast(b)
-				cfg.AutoOffsetReset = ResetLatest
-				cfg.OnEvent = func(e Event) {
-					if r, ok := e.(EventPositionReset); ok {
-						resets = append(resets, r)
-					}
-				}
+				cfg.AutoOffsetReset, cfg.OnEvent = ResetLatest, events.add
 				b.SetLeaderEpoch("t", 0, 3)
 				c := openConsumer(t, cfg)
 				require.NoError(t, c.Assign(tp0))
 				require.NoError(t, c.SeekToBeginning())
 				readAndTruncate(t, c, b)
 				require.Equal(t, span(6, 10), offsetsOf(pollN(t, c, 5)))
+				resets := ofKind[EventPositionReset](&events)
 				require.Len(t, resets, 1)
 				require.EqualValues(t, 10, resets[0].From)
 				require.EqualValues(t, 6, resets[0].To)
@@ -83,17 +79,15 @@ func TestCleanElectionMovesNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("Fetch v%d", fetch), func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 				cfg := fast(b)
-				cfg.OnEvent = func(e Event) {
-					if r, ok := e.(EventPositionReset); ok {
-						require.EqualValues(t, -1, r.From)
-					}
-				}
+				var events fetchEvents
+				cfg.OnEvent = events.add
 				c := reader(t, cfg, tp0)
 				for i := range int64(6) {
 					produce(b, "t", 0, 5)
 					require.Equal(t, span(5*i, 5*i+4), offsetsOf(pollN(t, c, 5)))
 					b.SetLeader("t", 0, int32(i%2)+1)
 				}
+				require.Len(t, ofKind[EventPositionReset](&events), 1, "but for the start")
 				asked := b.Count(23)
 				require.Equal(t, fetch >= 9 && fetch < 12, asked > 0, "%d OffsetForLeaderEpoch", asked)
 			}, testbroker.WithNodes(2), testbroker.WithVersions(versionsUpTo(fetch, 12)))
@@ -163,14 +157,9 @@ func TestTopicCreatedAgain(t *testing.T) {
 				other := TopicPartition{Topic: "other"}
 				produce(b, "t", 0, 100)
 				produce(b, "other", 0, 10)
-				var recreated []string
+				var events fetchEvents
 				cfg := fast(b)
-				cfg.GroupID = "g"
-				cfg.OnEvent = func(e Event) {
-					if r, ok := e.(EventTopicRecreated); ok {
-						recreated = append(recreated, r.Topic)
-					}
-				}
+				cfg.GroupID, cfg.OnEvent = "g", events.add
 				c := reader(t, cfg, tp0, other)
 				pollN(t, c, 110)
 				require.NoError(t, c.Commit(t.Context()))
@@ -192,6 +181,7 @@ func TestTopicCreatedAgain(t *testing.T) {
 				require.Equal(t, span(0, 9), offsetsOf(pollN(t, c, 10)))
 				require.NoError(t, c.Commit(t.Context()))
 				require.EqualValues(t, 10, b.CommittedOffset("g", "t", 0))
+				recreated := ofKind[EventTopicRecreated](&events)
 				require.Equal(t, tc.metadata >= 10, len(recreated) == 1, "%v", recreated)
 			}, testbroker.WithVersions(versionsUpTo(tc.fetch, tc.metadata)))
 		})
