@@ -8,9 +8,10 @@ import (
 // A channelReader is the goroutine behind Messages. It alone knows which records
 // were received, so that questions about positions go to it.
 type channelReader struct {
-	ask       chan func()   // run on the goroutine, no record being on offer
-	attending atomic.Bool   // it runs callbacks, which may ask things themselves
-	ended     chan struct{} // closed when the goroutine has ended
+	ask        chan func()   // run on the goroutine, no record being on offer
+	attending  atomic.Bool   // it runs callbacks, which may ask things themselves
+	converting atomic.Bool   // it runs a deserializer, or is about to
+	ended      chan struct{} // closed when the goroutine has ended
 }
 
 // Messages returns a channel of records for one receiving goroutine. It is
@@ -82,7 +83,13 @@ func offerAll[T any](ctx context.Context, cu *cursor, out chan<- T, convert func
 				return err
 			}
 		}
+		cu.channel.converting.Store(true)
+		if c.open() != nil {
+			cu.channel.converting.Store(false)
+			return nil
+		}
 		v, err := convert(r)
+		cu.channel.converting.Store(false)
 		if err != nil {
 			cu.received()
 			return err
@@ -127,5 +134,17 @@ func (c *Consumer) onReader(fn func()) {
 		<-done
 	case <-ch.ended:
 		fn()
+	}
+}
+
+// await waits until the goroutine has ended, or ctx has while it runs the application's
+// code. The consumer is closing.
+func (ch *channelReader) await(ctx context.Context) {
+	select {
+	case <-ch.ended:
+	case <-ctx.Done():
+		if !ch.attending.Load() && !ch.converting.Load() {
+			<-ch.ended
+		}
 	}
 }

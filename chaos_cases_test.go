@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -44,5 +45,59 @@ func TestLeaderThatKnowsNoEndOfItsLog(t *testing.T) {
 		require.Less(t, b.Count(protocol.KeyListOffsets), 20)
 		rule.Remove()
 		pollN(t, c, 3)
+	})
+}
+
+// Nothing in a partition that was added can be older than the subscription.
+func TestPartitionThatAppearsIsReadFromItsBeginningWithoutAGroup(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 3)
+		cfg := fast(b)
+		cfg.AutoOffsetReset = ResetLatest
+		c := openConsumer(t, cfg)
+		require.NoError(t, c.Subscribe([]string{"t"}))
+		records, err := c.Poll(t.Context(), 2*time.Second)
+		require.NoError(t, err)
+		require.Zero(t, records.Len(), "what is older is not read")
+		b.AddPartitions("t", 2)
+		produce(b, "t", 1, 5)
+		require.Equal(t, span(0, 4), offsetsOf(pollN(t, c, 5)))
+	})
+}
+
+// An application that works on a batch for long must not get the same error once for
+// each second of it.
+func TestErrorThatStandsWaitsForPollOnce(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		b.On(protocol.KeyFetch).Fail(int16(protocol.TopicAuthorizationFailed))
+		c := reader(t, fast(b), tp0)
+		time.Sleep(time.Minute)
+		_, err := c.Poll(t.Context(), 0)
+		require.ErrorIs(t, err, protocol.TopicAuthorizationFailed)
+		_, err = c.Poll(t.Context(), 0)
+		require.NoError(t, err)
+	})
+}
+
+// A deserializer may ask others, and they may hang.
+func TestCloseIsBoundedWhileADeserializerHangs(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 3)
+		c := reader(t, fast(b), tp0)
+		hang := make(chan struct{})
+		hanging := DeserializerFunc[string](func(string, Headers, []byte) (string, error) {
+			<-hang
+			return "", nil
+		})
+		records := Typed(c, Bytes, hanging).Messages(t.Context())
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		require.NoError(t, c.Close(ctx))
+		require.Equal(t, 2*time.Second, time.Since(began))
+		close(hang)
+		for range records {
+		}
 	})
 }

@@ -137,8 +137,8 @@ func (c *Consumer) end(ctx context.Context) {
 	c.auto.stop()
 	c.cluster.Close()
 	c.wg.Wait()
-	if ch := c.channel.Load(); ch != nil && (ctx.Err() == nil || !ch.attending.Load()) {
-		<-ch.ended // unless a callback that takes too long runs on it
+	if ch := c.channel.Load(); ch != nil {
+		ch.await(ctx)
 	}
 	c.events.close(ctx)
 }

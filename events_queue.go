@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -78,8 +79,14 @@ type problems struct {
 	interval time.Duration
 
 	mu      sync.Mutex
-	pending []error
+	pending []problem
 	told    map[string]time.Time
+}
+
+// A problem is an error, and its text by which it is known.
+type problem struct {
+	key string
+	err error
 }
 
 func (p *problems) add(err error) {
@@ -94,7 +101,9 @@ func (p *problems) add(err error) {
 		p.told = make(map[string]time.Time)
 	}
 	p.told[key] = now
-	p.pending = append(p.pending, err)
+	if waits := func(q problem) bool { return q.key == key }; !slices.ContainsFunc(p.pending, waits) {
+		p.pending = append(p.pending, problem{key, err})
+	}
 }
 
 // maxToldProblems bounds the memory of what was told.
@@ -106,7 +115,7 @@ func (p *problems) take() error {
 	if len(p.pending) == 0 {
 		return nil
 	}
-	err := p.pending[0]
+	err := p.pending[0].err
 	p.pending = p.pending[1:]
 	return err
 }

@@ -211,6 +211,9 @@ func (c *Consumer) takeAssignment(ctx context.Context, st *rebalanceStep) error 
 	table := c.fetcher.acquire()
 	added, _ := table.Assign(st.assignment, c.coord != nil)
 	for _, tp := range added {
+		if c.coord == nil && c.appeared(tp) { // with a group that matters where nothing is committed
+			table.BeginAppeared(table.Get(tp))
+		}
 		if c.pausedBy[tp] { // it came back in the same rebalance
 			table.SetPaused(table.Get(tp), true)
 		}

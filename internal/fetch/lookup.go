@@ -110,11 +110,17 @@ func (t *Table) CommittedNone(l Lookup, appeared bool) {
 		return
 	}
 	if appeared {
-		t.startReset(p, TimeEarliest, "partition appeared while subscribed")
-		p.appeared = true
+		t.BeginAppeared(p)
 		return
 	}
 	t.startReset(p, t.limits.Policy(), "no committed offset")
+}
+
+// BeginAppeared has p, which came to be since the consumer subscribed, start at its
+// beginning.
+func (t *Table) BeginAppeared(p *Partition) {
+	t.startReset(p, TimeEarliest, "partition appeared while subscribed")
+	p.appeared = true
 }
 
 // ResetFound sets the position to an offset found by time. A negative offset means
