@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -274,6 +275,24 @@ func (c *Consumer) report(r fetch.Report) {
 		c.events.add(EventTopicRecreated{Topic: r.TP.Topic})
 	}
 }
+
+// String returns what the consumer is, without secrets.
+func (c *Consumer) String() string {
+	if c == nil {
+		return "kafka.Consumer(nil)"
+	}
+	return fmt.Sprintf("kafka.Consumer{ClientID: %q, GroupID: %q}", c.cfg.ClientID, c.cfg.GroupID)
+}
+
+// GoString returns the same text as String.
+func (c *Consumer) GoString() string { return c.String() }
+
+// Format writes the same text as String for every verb, so that none shows the
+// secrets of the Config.
+func (c *Consumer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// LogValue returns the same text as String.
+func (c *Consumer) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // BootstrapConnected tells whether the consumer has a connection to a broker now.
 func (c *Consumer) BootstrapConnected() bool { return c.cluster.Connected() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 )
 
@@ -61,7 +62,7 @@ type TokenProvider interface {
 
 // A Token is an OAuth bearer token.
 type Token struct {
-	Value      string            // the compact serialization that the broker gets; never printed
+	Value      string            `json:"-"` // the compact serialization that the broker gets; never printed
 	Lifetime   time.Time         // when it ends; zero means unknown
 	Extensions map[string]string // SASL extensions (KIP-342)
 }
@@ -74,3 +75,6 @@ func (t Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()
 
 // GoString hides the token's value.
 func (t Token) GoString() string { return t.String() }
+
+// LogValue returns the same text as String.
+func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
