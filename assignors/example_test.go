@@ -60,3 +60,43 @@ func ExampleAssignor() {
 	// big: [orders-0 orders-1 orders-3 orders-4]
 	// small: [orders-2 orders-5]
 }
+
+// One member of two leaves, and another joins in the same rebalance: the new one waits
+// for nothing, as nobody reads what it gets any more. When a third joins, what it is to
+// get is given up first.
+func ExampleCooperativeSticky() {
+	in := assignors.Input{Topics: map[string][]assignors.Partition{"orders": {{ID: 0}, {ID: 1}, {ID: 2}}}}
+	owned := map[string][]assignors.TopicPartition{
+		"a": {{Topic: "orders", Partition: 0}, {Topic: "orders", Partition: 2}}, // "b" had 1, and left
+	}
+	for round, ids := range [][]string{{"a", "c"}, {"a", "c", "d"}, {"a", "c", "d"}} {
+		in.Members = nil
+		for _, id := range ids {
+			in.Members = append(in.Members, assignors.Member{
+				ID: id, Topics: []string{"orders"}, Owned: owned[id], Generation: int32(round),
+			})
+		}
+		assignment, err := assignors.CooperativeSticky{}.Assign(in)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("round", round+1)
+		for _, id := range ids {
+			owned[id] = assignment[id].Partitions
+			fmt.Println(" ", id, owned[id])
+		}
+	}
+	// Output:
+	// round 1
+	//   a [orders-0 orders-2]
+	//   c [orders-1]
+	// round 2
+	//   a [orders-0]
+	//   c [orders-1]
+	//   d []
+	// round 3
+	//   a [orders-0]
+	//   c [orders-1]
+	//   d [orders-2]
+}

@@ -15,6 +15,7 @@ const nobody int32 = -1
 // does not depend on the order of the input.
 type stickyPlan struct {
 	members []Member
+	alike   []bool        // by member: it subscribes to the same as the one before
 	classOf []int32       // by member; nobody: it subscribes to nothing that exists
 	classes []stickyClass // each set of topics that members subscribe to
 
@@ -48,6 +49,10 @@ func newPlan(in Input) *stickyPlan {
 		p.members = slices.Clone(p.members)
 		slices.SortFunc(p.members, byID)
 	}
+	p.alike = make([]bool, len(p.members))
+	for i := 1; i < len(p.members); i++ {
+		p.alike[i] = slices.Equal(p.members[i].Topics, p.members[i-1].Topics)
+	}
 	p.addTopics(in)
 	p.addClasses()
 	p.addRacks()
@@ -58,7 +63,7 @@ func newPlan(in Input) *stickyPlan {
 func (p *stickyPlan) addTopics(in Input) {
 	p.topicIndex = make(map[string]int32, len(in.Topics))
 	for i, m := range p.members {
-		if i > 0 && slices.Equal(m.Topics, p.members[i-1].Topics) {
+		if p.alike[i] {
 			continue
 		}
 		for _, topic := range m.Topics {
@@ -108,7 +113,7 @@ func (p *stickyPlan) addClasses() {
 	known := make(map[string]int32)
 	var key []byte
 	for i, m := range p.members {
-		if i > 0 && slices.Equal(m.Topics, p.members[i-1].Topics) {
+		if p.alike[i] {
 			p.classOf[i] = p.classOf[i-1]
 		} else {
 			topics := p.subscription(m.Topics)
