@@ -100,6 +100,7 @@ func NewConsumer(ctx context.Context, cfg Config) (*Consumer, error) {
 	c := newConsumer(cfg, tlsConfig)
 	bootstrap, cancel := c.bound(ctx)
 	defer cancel()
+	c.cluster.SetInterest(c.cfg.Topics, false) // so that the first answer tells of them
 	if err := c.cluster.Bootstrap(bootstrap); err != nil {
 		c.cluster.Close()
 		c.cancel(ErrClosed)
