@@ -157,12 +157,9 @@ func (s *session) layers(token []byte) ([]byte, bool, error) {
 	if len(offer) != 4 {
 		return nil, false, fmt.Errorf("the broker's offer of security layers has %d bytes instead of 4", len(offer))
 	}
-	size := binary.BigEndian.Uint32(offer) & 0xffffff
-	switch {
-	case offer[0]&noProtection == 0:
+	// With no layer at all the size must be zero, says RFC 4752; Java sends 65536.
+	if offer[0]&noProtection == 0 {
 		return nil, false, fmt.Errorf("the broker insists on a security layer (offer %#02x), which Kafka does not have", offer[0])
-	case offer[0] == noProtection && size != 0:
-		return nil, false, fmt.Errorf("the broker offers no security layer but a maximum size of %d for it", size)
 	}
 	key, flags := s.key, byte(0)
 	if s.subkey.KeyType != 0 {

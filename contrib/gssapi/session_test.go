@@ -41,7 +41,7 @@ func TestTheExchangeEndsWithoutASecurityLayer(t *testing.T) {
 			issuer := newIssuer(t, etype)
 			for _, a := range []*acceptor{
 				{}, {subkey: true}, {rotate: 12}, {rotate: 12345, subkey: true},
-				{offer: []byte{noProtection, 0, 0, 0}},
+				{offer: []byte{noProtection, 0, 0, 0}}, {offer: []byte{noProtection, 1, 0, 0}},
 			} {
 				a.issuer = issuer
 				require.NoError(t, exchange(t, newClient(Config{}, issuer.obtain), a))
@@ -69,7 +69,6 @@ func TestABrokerThatDoesNotProveItselfIsRefused(t *testing.T) {
 		{"an encrypted offer", acceptor{flags: flagSealed}, "encrypted"},
 		{"a key that was not agreed on", acceptor{flags: flagAcceptorSubkey}, "not agreed on"},
 		{"no layer without protection", acceptor{offer: []byte{6, 0, 1, 0}}, "insists on a security layer"},
-		{"a size without a layer", acceptor{offer: []byte{1, 0, 1, 0}}, "maximum size of 256"},
 		{"an offer that is too short", acceptor{offer: []byte{1, 0, 0}}, "3 bytes instead of 4"},
 		{"an offer that is too long", acceptor{offer: []byte{1, 0, 0, 0, 0}}, "5 bytes instead of 4"},
 	} {

@@ -95,11 +95,17 @@ func (c *Cluster) start() error {
 		if err := c.zookeeper.waitPort(startTimeout); err != nil {
 			return err
 		}
+		if err := c.storeScramUsers(); err != nil {
+			return err
+		}
 	}
 	if err := c.launchAll(); err != nil {
 		return err
 	}
-	return c.ready(c.nodes)
+	if err := c.ready(c.nodes); err != nil || c.zookeeper != nil {
+		return err
+	}
+	return c.alterScramUsers()
 }
 
 // launchAll formats and launches the nodes at the same time.
@@ -147,6 +153,11 @@ func (c *Cluster) layOut() error {
 		if c.conf.advertised != nil {
 			n.clientPort = clientPorts[i]
 			maps.Copy(override, n.listeners(fill["CONTROLLER_PORT"], c.conf.advertised[i]))
+		}
+		if c.conf.listeners != nil {
+			if err := n.addListeners(override, fill["CONTROLLER_PORT"]); err != nil {
+				return err
+			}
 		}
 		if err := n.configure(template, fill, override); err != nil {
 			return err

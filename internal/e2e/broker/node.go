@@ -24,7 +24,8 @@ type node struct {
 	port    int
 	process *proc.Process
 
-	clientPort int // 0: there is no listener for clients
+	clientPort    int            // 0: there is no listener for clients
+	listenerPorts map[string]int // of the further listeners, by name
 }
 
 func (n *node) addr() string       { return "127.0.0.1:" + strconv.Itoa(n.port) }
@@ -70,12 +71,12 @@ func (n *node) configure(template string, fill, override map[string]string) erro
 	text = strings.ReplaceAll(text, "@DATA@", filepath.Join(n.cluster.dir, n.name))
 	// Java takes the last of two equal names.
 	for name, value := range override {
-		text += name + "=" + value + "\n"
+		text += name + "=" + escapeProperty(value) + "\n"
 	}
 	return os.WriteFile(n.properties(), []byte(text), 0o600)
 }
 
-// format writes the cluster id and the users into the storage of a KRaft node.
+// format writes the cluster id into the storage of a KRaft node.
 func (n *node) format() error {
 	if n.cluster.version.kind != kraft {
 		return nil
@@ -85,9 +86,6 @@ func (n *node) format() error {
 		return err
 	}
 	args = append(args, "kafka.tools.StorageTool", "format", "-t", clusterID, "-c", n.properties())
-	for _, user := range n.cluster.conf.scram {
-		args = append(args, "--add-scram", user)
-	}
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("format the storage of %s: %w\n%s", n.name, err, out)

@@ -7,7 +7,8 @@ import "maps"
 type config struct {
 	nodes      int
 	properties map[string]string
-	scram      []string
+	scramUsers []scramUser
+	listeners  []Listener
 	advertised []string // of the clients' listener, by node; nil: there is none
 	jvm        []string
 }
@@ -35,12 +36,6 @@ func Properties(p map[string]string) Option {
 // Bootstrap keep to the first listener.
 func ClientListener(addrs ...string) Option {
 	return func(c *config) { c.advertised = addrs }
-}
-
-// Scram adds a SCRAM user when the storage of a KRaft cluster is formatted,
-// in the notation of kafka-storage: "SCRAM-SHA-256=[name=alice,password=…]".
-func Scram(user string) Option {
-	return func(c *config) { c.scram = append(c.scram, user) }
 }
 
 // JavaProperty defines a system property of the brokers' JVMs.

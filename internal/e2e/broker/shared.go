@@ -31,9 +31,16 @@ func Shared(t testing.TB, version string) *Cluster { return SharedNodes(t, versi
 // SharedNodes is Shared for a cluster of several nodes.
 func SharedNodes(t testing.TB, version string, nodes int) *Cluster {
 	t.Helper()
+	return SharedAs(t, nameOf(version, nodes), version, Nodes(nodes))
+}
+
+// SharedAs gives the cluster that the tests of the test binary share by a name;
+// the first call starts it with its options.
+func SharedAs(t testing.TB, name, version string, opts ...Option) *Cluster {
+	t.Helper()
 	NeedJava(t)
-	s := sharedFor(version, nodes)
-	s.start(version, nodes)
+	s := sharedFor(name)
+	s.start(version, opts)
 	if s.err != nil {
 		t.Fatalf("start Kafka %s: %v", version, s.err)
 	}
@@ -41,24 +48,25 @@ func SharedNodes(t testing.TB, version string, nodes int) *Cluster {
 	return s.cluster
 }
 
+func nameOf(version string, nodes int) string { return fmt.Sprintf("%s/%d", version, nodes) }
+
 // Prestart starts shared one-node clusters in the background, all at once,
 // so that the first test of each release does not wait for its own.
 func Prestart(t testing.TB, versions ...string) {
 	t.Helper()
 	NeedJava(t)
 	for _, v := range versions {
-		s := sharedFor(v, 1)
-		go s.start(v, 1)
+		s := sharedFor(nameOf(v, 1))
+		go s.start(v, nil)
 	}
 }
 
-func sharedFor(version string, nodes int) *sharedCluster {
+func sharedFor(name string) *sharedCluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.clusters == nil {
 		shared.clusters = map[string]*sharedCluster{}
 	}
-	name := fmt.Sprintf("%s/%d", version, nodes)
 	s := shared.clusters[name]
 	if s == nil {
 		s = &sharedCluster{}
@@ -73,6 +81,6 @@ func sharedFor(version string, nodes int) *sharedCluster {
 	return s
 }
 
-func (s *sharedCluster) start(version string, nodes int) {
-	s.once.Do(func() { s.cluster, s.err = start(version, []Option{Nodes(nodes)}) })
+func (s *sharedCluster) start(version string, opts []Option) {
+	s.once.Do(func() { s.cluster, s.err = start(version, opts) })
 }

@@ -33,6 +33,7 @@ var versions = map[string]version{
 	"4.4.0":    {kind: kraft, tools: "4.4.0", metadata: 4},
 	"3.9.2":    {kind: kraft, tools: "3.9.2", metadata: 4},
 	"2.8.2":    {kind: zookeeper, tools: "3.9.2", metadata: 4},
+	"0.11.0.3": {kind: zookeeper, tools: "3.9.2", metadata: 4},
 	"1.1.1":    {kind: zookeeper, tools: "3.9.2", metadata: 4},
 	"0.10.2.2": {kind: zookeeper, tools: "3.9.2", metadata: 1, producer: map[string]string{"enable.idempotence": "false"}},
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,34 +23,61 @@ const Realm = "TEST.EXAMPLE"
 
 const startTimeout = 20 * time.Second
 
-// A KDC is a running one. It ends with its test.
+// A KDC is a running one. It ends with the test binary.
 type KDC struct {
 	dir     string
 	addr    string
 	process *proc.Process
+	files   atomic.Int64
 }
 
-// Start starts a KDC with an empty database. Where the programs of Debian's
-// krb5-kdc, krb5-admin-server and krb5-user are not installed the test is skipped;
-// under CI it fails.
-func Start(t testing.TB) *KDC {
-	t.Helper()
+// Installed tells whether the programs are there that Debian has in krb5-kdc,
+// krb5-admin-server and krb5-user.
+func Installed() bool {
 	for _, name := range []string{"krb5kdc", "kadmin.local", "kdb5_util", "kinit"} {
 		if _, err := find(name); err != nil {
-			proc.Missing(t, fmt.Sprintf("Kerberos needs krb5-kdc, krb5-admin-server and krb5-user: no %q found", name))
+			return false
 		}
 	}
-	k := &KDC{dir: t.TempDir()}
+	return true
+}
+
+// Need ends the test, as proc.Missing does, where Kerberos is not installed.
+func Need(t testing.TB) {
+	t.Helper()
+	if !Installed() {
+		proc.Missing(t, "Kerberos needs krb5-kdc, krb5-admin-server and krb5-user")
+	}
+}
+
+// Start starts a KDC with an empty database. proc.Main stops it.
+func Start(t testing.TB) *KDC {
+	t.Helper()
+	Need(t)
+	dir, err := os.MkdirTemp("", "kdc-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &KDC{dir: dir}
+	proc.AtExit(func() {
+		if k.process != nil {
+			k.process.Stop(5 * time.Second)
+		}
+		_ = os.RemoveAll(dir)
+	})
 	if err := k.start(); err != nil {
 		t.Fatalf("start a KDC: %v", err)
 	}
+	return k
+}
+
+// Report shows the end of the KDC's log with a failed test.
+func (k *KDC) Report(t testing.TB) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("last lines of the KDC's log:\n%s", proc.Tail(k.file("kdc.log"), 30))
 		}
-		k.process.Stop(5 * time.Second)
 	})
-	return k
 }
 
 // find looks for a program in PATH, and where systems keep those of
@@ -177,6 +205,10 @@ func (k *KDC) must(t testing.TB, input, name string, args ...string) {
 	}
 }
 
+func (k *KDC) unique(name string) string {
+	return k.file(fmt.Sprintf("%s-%d", name, k.files.Add(1)))
+}
+
 // User adds a principal with a password.
 func (k *KDC) User(t testing.TB, name, password string) {
 	t.Helper()
@@ -192,7 +224,7 @@ func (k *KDC) Service(t testing.TB, name string) {
 // Keytab writes the present keys of principals to a file and gives its name.
 func (k *KDC) Keytab(t testing.TB, principals ...string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "keytab")
+	file := k.unique("keytab")
 	k.must(t, "", "kadmin.local", append([]string{"-r", Realm, "ktadd", "-norandkey", "-k", file}, principals...)...)
 	return file
 }
@@ -201,7 +233,7 @@ func (k *KDC) Keytab(t testing.TB, principals ...string) string {
 // name of the credential cache.
 func (k *KDC) Kinit(t testing.TB, name, password string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "ccache")
+	file := k.unique("ccache")
 	k.must(t, password+"\n", "kinit", "-c", file, name)
 	return file
 }
