@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -29,8 +30,9 @@ type chaosApp struct {
 	rng *rand.Rand
 	c   *Consumer
 
-	last  TopicPartition // that a record came of
-	inner time.Duration  // that calls inside of the one that is measured took
+	beside *besideApp     // nil: there is none
+	last   TopicPartition // that a record came of
+	inner  time.Duration  // that calls inside of the one that is measured took
 
 	// Guarded by w.mu.
 	pos    map[TopicPartition]chaosPos // of what it owns
@@ -94,7 +96,79 @@ func (a *chaosApp) open() bool {
 	}
 	a.note("opened")
 	a.begin()
+	if a.w.plan.beside {
+		a.beside = newBeside(a)
+	}
 	return true
+}
+
+// A besideApp calls what may be called from any goroutine and changes nothing that the
+// app relies on.
+type besideApp struct {
+	stop chan struct{}
+	done chan struct{}
+}
+
+func newBeside(a *chaosApp) *besideApp {
+	b := &besideApp{stop: make(chan struct{}), done: make(chan struct{})}
+	c, rng, tps := a.c, rand.New(rand.NewPCG(a.w.seed, 5)), a.w.partitions()
+	go func() {
+		defer close(b.done)
+		for {
+			select {
+			case <-b.stop:
+				return
+			case <-time.After(time.Duration(rng.IntN(100)) * time.Millisecond):
+			}
+			tp := tps[rng.IntN(len(tps))]
+			b.act(a, c, rng, tp)
+		}
+	}()
+	return b
+}
+
+func (b *besideApp) act(a *chaosApp, c *Consumer, rng *rand.Rand, tp TopicPartition) {
+	d := time.Duration(rng.IntN(200)) * time.Millisecond
+	ctx, cancel := a.timeout(d)
+	defer cancel()
+	began := time.Now()
+	what := rng.IntN(12)
+	switch what {
+	case 0:
+		_ = c.Pause(tp)
+	case 1, 2:
+		_ = c.Resume(tp)
+	case 3:
+		_, _ = c.Position(ctx, tp)
+	case 4:
+		_ = c.Commit(ctx)
+	case 5:
+		_ = c.CommitAsync(nil, func(context.Context, map[TopicPartition]OffsetAndMetadata, error) {})
+	case 6:
+		_, _ = c.EndOffsets(ctx, tp)
+	case 7:
+		_, _ = c.Committed(ctx, tp)
+	case 8:
+		_, _ = c.Lag(tp)
+		_, _ = c.Highwater(tp)
+	case 9:
+		_, _ = c.PartitionsForTopic(ctx, tp.Topic)
+	case 10:
+		_ = c.Subscription()
+		_ = c.Assignment()
+	case 11:
+		_, _ = c.OffsetsForTimes(ctx, map[TopicPartition]time.Time{tp: time.Now().Add(-time.Second)})
+	}
+	if took := time.Since(began); took > d+time.Millisecond {
+		a.w.fail("beside app %d: call %d took %v, not %v", a.id, what, took, d)
+	}
+}
+
+func (b *besideApp) end() {
+	if b != nil {
+		close(b.stop)
+		<-b.done
+	}
 }
 
 // begin assigns or subscribes.
@@ -103,7 +177,13 @@ func (a *chaosApp) begin() {
 		a.assign()
 		return
 	}
-	if err := a.c.Subscribe([]string{"t", "u"}); err != nil {
+	err := error(nil)
+	if a.w.plan.pattern {
+		err = a.c.SubscribePattern(regexp.MustCompile("[tu]"))
+	} else {
+		err = a.c.Subscribe([]string{"t", "u"})
+	}
+	if err != nil {
 		a.w.fail("app %d: Subscribe: %v", a.id, err)
 	}
 }
@@ -660,7 +740,13 @@ func (a *chaosApp) close(commit bool) {
 	if !commit {
 		closing = a.c.CloseWithoutCommit
 	}
+	if a.rng.IntN(2) == 0 { // else calls go on while and after it closes
+		a.beside.end()
+		a.beside = nil
+	}
 	a.within(d, "Close", func() { a.note("Close: %v", closing(ctx)) })
+	a.beside.end()
+	a.beside = nil
 	a.c = nil
 	a.w.mu.Lock()
 	clear(a.pos)

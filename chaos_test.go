@@ -99,6 +99,8 @@ type chaosPlan struct {
 	readCommitted bool
 	recreate      bool // topics are deleted and made again
 	retention     bool // logs lose their beginnings
+	beside        bool // another goroutine uses the consumer at the same time
+	pattern       bool // subscribed by a pattern
 	apps          int
 	release       string
 	change        func(*Config)
@@ -108,7 +110,10 @@ func planChaos(rng *rand.Rand, manual bool) chaosPlan {
 	p := chaosPlan{
 		nodes: 1 + rng.IntN(3), manual: manual, group: !manual || rng.IntN(2) == 0,
 		seeks: rng.IntN(2) == 0, readCommitted: rng.IntN(2) == 0, apps: 1 + rng.IntN(3),
-		retention: rng.IntN(3) == 0,
+		retention: rng.IntN(3) == 0, beside: rng.IntN(2) == 0, pattern: rng.IntN(3) == 0,
+	}
+	if !manual && rng.IntN(4) == 0 { // all partitions are everyone's
+		p.group = false
 	}
 	p.release = []string{"", "", "", "0.11", "1.1", "2.3", "2.8", "3.9"}[rng.IntN(8)]
 	if manual {
@@ -457,7 +462,7 @@ func (w *chaosWorld) unread(apps []*chaosApp) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for tp, l := range w.logs {
-		if !w.plan.manual && !w.plan.seeks {
+		if !w.plan.manual && w.plan.group && !w.plan.seeks {
 			if at := l.missed(0, l.end(w.plan.readCommitted), w.plan.readCommitted, true); at >= 0 {
 				return fmt.Sprintf("%v from %d on", tp, at)
 			}
