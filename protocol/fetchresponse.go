@@ -229,6 +229,15 @@ func (p *FetchResponse) ReadRecords(dst []byte) error {
 	return p.r.ReadFull(dst)
 }
 
+// ReadRecordsAhead reads n bytes of the partition's records into dst and as many more
+// of them as have come, up to what dst holds, and returns how many it read. It saves
+// the way over the Reader's buffer where the next batch will be wanted in dst too.
+func (p *FetchResponse) ReadRecordsAhead(dst []byte, n int) (int, error) {
+	m, err := p.r.ReadAtLeast(dst[:min(len(dst), p.recordsLeft)], n)
+	p.recordsLeft -= m
+	return m, err
+}
+
 // EndPartition passes over the records that were not read and sets what stands
 // behind them: part.Diverging and part.CurrentLeader. A second call changes
 // nothing.

@@ -419,6 +419,31 @@ func (r *Reader) ReadFull(dst []byte) error {
 	return r.err
 }
 
+// ReadAtLeast reads n bytes of the frame into dst, and as many more as have come, up
+// to what dst and the frame hold. It returns how many it read, n or more unless there
+// is an error.
+func (r *Reader) ReadAtLeast(dst []byte, n int) (int, error) {
+	if r.err == nil && (n > r.left || n > len(dst)) {
+		r.fail("bytes", "needs %d bytes, %d are left in the frame", n, r.left)
+	}
+	dst = dst[:min(len(dst), r.left)]
+	done := copy(dst, r.buf[r.pos:r.end])
+	if r.err != nil {
+		return 0, r.err
+	}
+	r.pos += done
+	r.left -= done
+	for done < n {
+		m := r.read(dst[done:])
+		if m == 0 {
+			return done, r.err
+		}
+		done += m
+		r.left -= m
+	}
+	return done, nil
+}
+
 // Discard passes over n bytes of the frame.
 func (r *Reader) Discard(n int) error {
 	if r.err == nil && n > r.left {

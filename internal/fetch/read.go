@@ -3,7 +3,6 @@ package fetch
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sync/atomic"
 
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -118,23 +117,26 @@ func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.Fetche
 	if part.HighWatermark > asked { // else it was told before the records were found
 		w.limit = part.HighWatermark + 1
 	}
-	for resp.RecordsLeft() >= protocol.MinBatchPeek {
-		head := resp.PeekBatch(protocol.BatchPeek)
-		if len(head) < protocol.MinBatchPeek {
-			break
+	in := pieceReader{a: a, part: part, resp: resp}
+	for in.left() >= protocol.MinBatchPeek {
+		head, err := in.peek(protocol.BatchPeek)
+		if err != nil {
+			return err
 		}
 		h, err := protocol.ParseBatchHeader(head)
 		if err != nil {
-			return a.readDamaged(resp, part)
+			in.keepDamaged(head)
+			a.next = -1
+			return nil
 		}
-		if h.Size > resp.RecordsLeft() {
+		if h.Size > in.left() {
 			if len(a.chunks) == 0 {
 				a.need = h.Size
 			}
 			break
 		}
 		doubt := w.doubt(&h)
-		if err := a.readBatch(resp, part, &h, doubt); err != nil {
+		if err := in.readBatch(&h, doubt); err != nil {
 			return err
 		}
 		w.step(&h)
@@ -143,80 +145,11 @@ func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.Fetche
 			break
 		}
 	}
-	if len(a.chunks) == 0 && a.need == 0 && resp.RecordsLeft() > 0 {
+	if len(a.chunks) == 0 && a.need == 0 && in.left() > 0 {
 		a.need = protocol.MinBatchPeek
 	}
 	a.next, a.nextEpoch = w.result(asked, part.HighWatermark)
 	return nil
-}
-
-// readDamaged keeps the start of what is no batch, so that the decoder says what
-// is wrong with it once everything before it was handed over.
-func (a *answer) readDamaged(resp *protocol.FetchResponse, part *protocol.FetchedPartition) error {
-	data := make([]byte, min(resp.RecordsLeft(), protocol.BatchPeek))
-	if err := resp.ReadRecords(data); err != nil {
-		return err
-	}
-	a.appendChunk(chunk{data: data}, part)
-	a.next = -1
-	return nil
-}
-
-// readBatch reads one batch into the last chunk, or into a new one where it does
-// not fit. A doubtful one is alone in its chunk.
-func (a *answer) readBatch(resp *protocol.FetchResponse, part *protocol.FetchedPartition, h *protocol.BatchHeader, doubt string) error {
-	var c *chunk
-	if n := len(a.chunks); n > 0 {
-		c = &a.chunks[n-1]
-	}
-	if c == nil || doubt != "" || c.compressed != h.Compressed || len(c.data)+h.Size > cap(c.data) {
-		a.appendChunk(newChunk(h, resp.RecordsLeft()), part)
-		c = &a.chunks[len(a.chunks)-1]
-		c.doubt = doubt
-	}
-	for left := h.Size; left > 0; {
-		n := min(left, trustedSize)
-		c.data = slices.Grow(c.data, n)
-		at := len(c.data)
-		c.data = c.data[:at+n]
-		if err := resp.ReadRecords(c.data[at:]); err != nil {
-			return err
-		}
-		left -= n
-	}
-	return nil
-}
-
-func (a *answer) appendChunk(c chunk, part *protocol.FetchedPartition) {
-	if len(a.chunks) == 0 {
-		c.first = true
-		c.aborted = slices.Clone(part.Aborted)
-	}
-	a.chunks = append(a.chunks, c)
-}
-
-func newChunk(h *protocol.BatchHeader, left int) chunk {
-	c := chunk{compressed: h.Compressed}
-	switch {
-	case h.Size > pieceSize:
-		c.data = make([]byte, 0, min(h.Size, trustedSize))
-	case h.Control: // a marker stands between batches of another kind
-		c.data = make([]byte, 0, h.Size)
-	case left >= pooledFrom && (h.Compressed || recycling.Load()):
-		c.buf = newBuffer()
-		c.data = c.buf.b[:0]
-	default:
-		c.data = make([]byte, 0, min(left, pieceSize))
-	}
-	return c
-}
-
-// recycle gives a pooled buffer back once no segment lies in it.
-func (c *chunk) recycle() {
-	if c.buf != nil {
-		c.buf.release()
-		c.buf, c.data = nil, nil
-	}
 }
 
 // A walk follows the offsets of a run of batch headers.
