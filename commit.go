@@ -50,7 +50,7 @@ func (c *Consumer) commit(ctx context.Context, offsets map[TopicPartition]Offset
 	nested := c.nested(ctx)
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	err := c.orClosed(c.commitNow(ctx, offsets))
+	err := c.orClosed(c.commitNow(offsets, func() error { return c.coord.commit(ctx, offsets) }))
 	if !nested {
 		err = errors.Join(err, c.runDueCallbacks(ctx))
 	}
@@ -71,11 +71,11 @@ func (c *Consumer) runDueCallbacks(ctx context.Context) error {
 }
 
 // commitNow commits and notes what was stored.
-func (c *Consumer) commitNow(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
+func (c *Consumer) commitNow(offsets map[TopicPartition]OffsetAndMetadata, commit func() error) error {
 	if len(offsets) == 0 {
 		return nil
 	}
-	err := c.coord.commit(ctx, offsets)
+	err := commit()
 	c.noteCommitted(offsets, err)
 	return publicError(err)
 }
@@ -93,7 +93,7 @@ func (c *Consumer) noteCommitted(offsets map[TopicPartition]OffsetAndMetadata, e
 	}
 }
 
-// commitDone commits what is done and was not committed yet.
+// commitDone commits what is done and was not committed yet, before it is given up.
 func (c *Consumer) commitDone(ctx context.Context) error {
 	if !c.auto.enabled {
 		return nil
@@ -105,7 +105,7 @@ func (c *Consumer) commitDone(ctx context.Context) error {
 		return nil
 	}
 	offsets := publicOffsets(done)
-	err := c.commitNow(ctx, offsets)
+	err := c.commitNow(offsets, func() error { return c.coord.commitLast(ctx, offsets) })
 	c.tellOnCommit(offsets, err)
 	return err
 }

@@ -29,6 +29,7 @@ type commitQueue struct {
 type commitCall struct {
 	id         uint64
 	retries    bool // a sync commit
+	last       bool // of what is given up: it does not wait for topics to appear
 	memberID   string
 	generation int32
 	owned      map[TopicPartition]uint64 // which taking over of the partitions it is about
@@ -48,9 +49,19 @@ type commitCall struct {
 // ends; the error then wraps ctx's and the last failure. Partitions for which a
 // later commit was sent meanwhile are left to that one.
 func (co *coordinator) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
+	return co.commitSync(ctx, offsets, false)
+}
+
+// commitLast is commit for a rebalance or the end of the consumer, which a topic that
+// was deleted must not hold up: such a topic is given up after a few tries.
+func (co *coordinator) commitLast(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
+	return co.commitSync(ctx, offsets, true)
+}
+
+func (co *coordinator) commitSync(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata, last bool) error {
 	done := make(chan error, 1)
 	call := co.newCommit(offsets, func(err error) { done <- err })
-	call.retries = true
+	call.retries, call.last = true, last
 	if !co.commits.add(call) {
 		return ErrClosed
 	}

@@ -169,7 +169,7 @@ func (q *commitQueue) takeAnswer(co *coordinator, c *commitCall, offsets map[Top
 		case !asked:
 			err = fmt.Errorf("a later commit of the partition failed: %w", firstError(q.causeOf(c), errNotAnswered))
 			c.failed[tp] = co.groupError("", err)
-		case err != nil && isOvertaken(err) && c.mayWait(), err != nil && c.retries && !isFinalCommit(err):
+		case err != nil && isOvertaken(err) && c.mayWait(), err != nil && c.retries && !isFinalCommit(err) && !c.givesUp(err):
 			again = err
 			continue
 		case err != nil && isAboutGroup(err):
@@ -216,6 +216,16 @@ func (e *overtakenError) Unwrap() error { return e.err }
 func isOvertaken(err error) bool {
 	var overtaken *overtakenError
 	return errors.As(err, &overtaken)
+}
+
+// goneAfter is how many answers in a row must say that a topic does not exist: a
+// broker that has just started may not know it yet.
+const goneAfter = 3
+
+// givesUp reports that a commit is not worth another try.
+func (c *commitCall) givesUp(err error) bool {
+	code, _ := answeredCode(err)
+	return c.last && code == protocol.UnknownTopicOrPartition && c.failures+1 >= goneAfter
 }
 
 // mayWait: a sync commit waits as long as its caller, an async one for a while.

@@ -262,3 +262,34 @@ func TestStaticConsumersKeepTheirPartitionsOverARestart(t *testing.T) {
 		require.Len(t, b.Group("g").Members, 2)
 	})
 }
+
+func TestADeletedTopicHoldsUpNeitherARebalanceNorClose(t *testing.T) {
+	forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+		b.CreateTopic("u", 1)
+		produce(b, "u", 0, 10)
+		c := joiner(t, b, func(c *Config) {
+			change(c)
+			c.Topics, c.DisableAutoCommit, c.AutoCommitInterval = []string{"t", "u"}, false, time.Minute
+			c.RequestTimeout, c.MetadataMaxAge = 20*time.Second, time.Minute
+		})
+		pollN(t, c, 210)
+		b.DeleteTopic("u")
+		b.ForgetRequests()
+		require.NoError(t, c.EnforceRebalance("again"))
+		began := time.Now()
+		for b.Group("g").Generation < 2 {
+			_, err := c.Poll(t.Context(), 10*time.Millisecond)
+			require.NoError(t, err)
+			require.Less(t, time.Since(began), 2*time.Second)
+		}
+		for range 100 {
+			_, err := c.Poll(t.Context(), 10*time.Millisecond)
+			require.NoError(t, err)
+		}
+		began = time.Now()
+		_ = c.Close(t.Context())
+		require.Less(t, time.Since(began), 2*time.Second)
+		require.Equal(t, int64(100), b.CommittedOffset("g", "t", 0))
+		require.Equal(t, int64(100), b.CommittedOffset("g", "t", 1))
+	})
+}
