@@ -162,11 +162,13 @@ type walk struct {
 }
 
 // doubt says why a batch cannot be what the log holds here, "" if it can. The
-// checksum of a batch does not cover its base offset.
+// checksum of a batch does not cover its base offset, but its number of offsets.
+// Brokers take the high watermark before they read the log, which may grow in between:
+// a batch that follows right on what is before it is no reason for doubt.
 func (w *walk) doubt(h *protocol.BatchHeader) string {
 	switch {
 	case h.Magic < 2:
-	case h.NextOffset > w.limit:
+	case h.NextOffset > w.limit && h.BaseOffset != w.next:
 		return fmt.Sprintf("offsets up to %d are beyond the end of the log", h.NextOffset-1)
 	case w.begun && w.certain && h.BaseOffset < w.next:
 		return fmt.Sprintf("base offset %d is before that of the batch before it", h.BaseOffset)
