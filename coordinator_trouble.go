@@ -153,7 +153,7 @@ func (co *coordinator) groupError(operation string, err error) error {
 	if err == nil || errors.As(err, &named) || errors.Is(err, ErrClosed) {
 		return err
 	}
-	return &groupError{group: co.cfg.GroupID, operation: operation, err: err}
+	return &groupError{group: co.cfg.GroupID, operation: operation, err: publicError(err)}
 }
 
 // groupError says which group an error is about.

@@ -103,6 +103,8 @@ func (a saslAuthenticator) handshake(ctx context.Context, rt conn.Exchange) (fra
 		return req.Version >= 1, nil
 	case protocol.UnsupportedSaslMechanism:
 		return false, fmt.Errorf("%w: the broker offers %s, not %s", code, mechanismList(answer.SupportedMechanisms), req.Mechanism)
+	case protocol.IllegalSaslState:
+		return false, fmt.Errorf("%w: is SecurityProtocol right for this port? A listener without SASL says so too", code)
 	default:
 		return false, code
 	}
