@@ -31,6 +31,7 @@ type fetcher struct {
 	committedKick  chan struct{}
 	resetKick      chan struct{}
 	validateKick   chan struct{}
+	vacancyKick    chan struct{}
 	beforeDecoding func() // for tests, nil otherwise
 
 	mu      sync.Mutex // guards all below; taken by acquire, given back by release
@@ -64,6 +65,7 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, hooks fetche
 		committedKick: make(chan struct{}, 1),
 		resetKick:     make(chan struct{}, 1),
 		validateKick:  make(chan struct{}, 1),
+		vacancyKick:   make(chan struct{}, 1),
 		loops:         make(map[int32]*fetchLoop),
 		changed:       make(chan struct{}),
 		table: fetch.NewTable(fetch.Limits{
@@ -109,6 +111,7 @@ func (f *fetcher) start() {
 	f.wg.Go(func() { f.lookupLoop(f.committedKick, (*fetch.Table).WantCommitted, f.lookUpCommitted) })
 	f.wg.Go(func() { f.lookupLoop(f.resetKick, (*fetch.Table).WantResets, f.lookUpResets) })
 	f.wg.Go(func() { f.lookupLoop(f.validateKick, (*fetch.Table).WantValidations, f.validate) })
+	f.wg.Go(func() { f.lookupLoop(f.vacancyKick, (*fetch.Table).WantVacancies, f.checkVacancies) })
 }
 
 // close ends all goroutines, awaits them, and closes the fetch sessions that brokers
@@ -166,6 +169,7 @@ func (f *fetcher) kickLookups() {
 	kick(f.committedKick)
 	kick(f.resetKick)
 	kick(f.validateKick)
+	kick(f.vacancyKick)
 }
 
 func brokerInfo(e *protocol.NodeEndpoint) *cluster.BrokerInfo {

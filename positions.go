@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/cluster"
 	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/internal/fetch"
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -215,6 +216,34 @@ func (f *fetcher) endsOfEpochs(leader int32, lookups []fetch.Lookup) (map[TopicP
 }
 
 var errNoEndOfLog = errors.New("the leader knows no end of the log")
+
+// checkVacancies asks leaders whether offsets that seem to hold nothing are in their own
+// logs, and not in tiered storage that is slow to answer.
+func (f *fetcher) checkVacancies(lookups []fetch.Lookup) {
+	for leader, group := range f.byLeader(lookups) {
+		f.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(f.ctx, f.cfg.RequestTimeout)
+			defer cancel()
+			spec := make(map[TopicPartition]int64, len(group))
+			for _, l := range group {
+				spec[l.TP] = cluster.EarliestLocal
+			}
+			found, failed := f.cluster.ListOffsets(ctx, spec, int8(f.cfg.IsolationLevel))
+			f.log.Debug("offsets hold nothing", "leader", leader, "partitions", len(group))
+			table := f.acquire()
+			defer f.release()
+			for _, l := range group {
+				localStart := int64(-1)
+				if o, ok := found[l.TP]; ok {
+					localStart = o.Offset
+				} else if _, old := errors.AsType[*UnsupportedVersionError](failed[l.TP]); old {
+					localStart = 0 // such a broker has no tiered storage
+				}
+				table.VacancyAnswered(l, localStart)
+			}
+		})
+	}
+}
 
 // isRefusal tells whether an error is one that trying again will not mend soon, so
 // that the application must hear of it.

@@ -18,13 +18,19 @@ import (
 const (
 	Latest   int64 = -1 // behind the last record, or with read_committed the last stable offset
 	Earliest int64 = -2 // the first record that is still there
+
+	// EarliestLocal is the first record that the leader has itself and not in tiered
+	// storage (KIP-405). Brokers that do not know it have no tiered storage: the error
+	// is an *UnsupportedVersionError.
+	EarliestLocal int64 = -4
 )
 
 // The versions of ListOffsets used here: 0 has no look-up by time, and answers
 // in another layout.
 const (
-	listOffsetsMin = 1
-	listOffsetsMax = 10
+	listOffsetsMin   = 1
+	listOffsetsMax   = 10
+	listOffsetsLocal = 8 // the first that knows EarliestLocal
 )
 
 // ListedOffset is what a leader answered for one partition.
@@ -180,7 +186,11 @@ func (l *lister) failed(tp protocol.TopicPartition, err error) {
 
 // query asks one leader.
 func (l *lister) query(ctx context.Context, leader int32, queries []offsetQuery) {
-	req := conn.Limit(listOffsetsRequest(ctx, queries, l.isolation), listOffsetsMin, listOffsetsMax)
+	lowest := int16(listOffsetsMin)
+	if slices.ContainsFunc(queries, func(q offsetQuery) bool { return q.millis == EarliestLocal }) {
+		lowest = listOffsetsLocal
+	}
+	req := conn.Limit(listOffsetsRequest(ctx, queries, l.isolation), lowest, listOffsetsMax)
 	resp, err := l.c.Do(ctx, leader, conn.Control, req)
 	answered := map[protocol.TopicPartition]*kmsg.ListOffsetsResponseTopicPartition{}
 	if r, ok := resp.(*kmsg.ListOffsetsResponse); ok {

@@ -38,8 +38,10 @@ func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) b
 	s.busy = false
 	t.endpoints = resp.NodeEndpoints
 	sound := s.answeredSession(resp.ErrorCode, resp.SessionID)
-	t.watchVacant(s, sound && resp.ThrottleMillis == 0 && s.IsEmpty())
+	t.quiet = sound && resp.ThrottleMillis == 0 && s.IsEmpty()
+	t.watchVacant(s)
 	t.applyRequest(&s.Request, sound, now)
+	t.quiet = false
 	return sound
 }
 
@@ -118,6 +120,7 @@ func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
 	if p.follower >= 0 && p.source == p.follower && a.preferred < 0 {
 		p.strayed = 0
 	}
+	t.fallBehind(p)
 }
 
 func (t *Table) addChunks(p *Partition, a *answer) {

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"slices"
+	"time"
 
 	"github.com/kafkaconsumer/kafka/protocol"
 )
@@ -10,50 +11,81 @@ import (
 // consumer that it has reached the end: fetches there stay empty although the high
 // watermark is beyond. Such offsets are passed over once it is sure that they hold
 // nothing: an answer without a single byte, so that no limit left the partition out,
-// told of an end beyond the fetch offset, and the next answer, asked for after that,
-// was empty too.
+// told of an end beyond the fetch offset; the next answer, asked for after that, was
+// empty too; and the leader has those offsets itself, since an answer is also empty
+// while it waits for tiered storage (KIP-405).
 
-// A vacancy is a partition whose last answer was empty although its log goes on.
+// A vacancy is a range of offsets of which the last answer brought nothing although it
+// is in the log. The zero vacancy is none.
 type vacancy struct {
-	m         *member
 	refetched uint64
 	from, end int64
 }
 
-// watchVacant takes in an answer of the session. empty tells whether it brought
-// nothing at all.
-func (t *Table) watchVacant(s *Session, empty bool) {
-	before := s.vacant
-	s.vacant = s.vacant[:0:0]
-	if !empty {
+// fallBehind notes that more of p's log is known than was fetched.
+func (t *Table) fallBehind(p *Partition) {
+	m, v := p.member, t.vacancyOf(p)
+	if m == nil || m.behind || v.end <= v.from {
 		return
 	}
-	for _, v := range before {
-		p := v.m.p
-		told := v.m.answer.got || s.id != 0 // a session leaves out what has nothing new
-		if told && p.member == v.m && p.refetched == v.refetched && p.fetchOffset == v.from && !p.undecoded() {
-			t.passOver(p, v.end)
-		}
-	}
-	for _, m := range s.answered {
-		p, a := m.p, &m.answer
-		if m.void() || a.code != protocol.None || a.diverges || a.preferred >= 0 || p.follower >= 0 || p.undecoded() {
-			continue
-		}
-		end := a.highWatermark
-		if t.limits.ReadCommitted && a.lastStable >= 0 {
-			end = a.lastStable
-		}
-		if end > p.fetchOffset {
-			s.vacant = append(s.vacant, vacancy{m: m, refetched: p.refetched, from: p.fetchOffset, end: end})
-		}
+	m.behind = true
+	p.home.behind = append(p.home.behind, m)
+	if t.quiet && !p.undecoded() && p.follower < 0 {
+		m.vacant = v
 	}
 }
 
-// passOver moves on to end over offsets that hold nothing.
-func (t *Table) passOver(p *Partition, end int64) {
-	p.fetchOffset = end
-	t.addSegment(p, newLease(protocol.EmptySegment(end, -1), nil), 0)
+// vacancyOf returns what is known of p's log behind what was fetched.
+func (t *Table) vacancyOf(p *Partition) vacancy {
+	return vacancy{refetched: p.refetched, from: p.fetchOffset, end: p.end(t.limits.ReadCommitted)}
+}
+
+// watchVacant takes in an answer of the session.
+func (t *Table) watchVacant(s *Session) {
+	still := s.behind[:0]
+	for _, m := range s.behind {
+		p := m.p
+		v := t.vacancyOf(p)
+		if p.member != m || v.end <= v.from {
+			m.behind, m.vacant = false, vacancy{}
+			continue
+		}
+		still = append(still, m)
+		told := m.answer.got || s.id != 0 // a session leaves out what has nothing new
+		switch asked := told && m.refetched == p.refetched && m.wire.FetchOffset == p.fetchOffset; {
+		case !t.quiet || !asked || p.undecoded() || p.follower >= 0:
+			m.vacant = vacancy{}
+		case m.vacant.from == v.from && m.vacant.refetched == v.refetched && m.vacant.end > v.from:
+			p.vacant, t.unlocated = m.vacant, true
+		default:
+			m.vacant = v
+		}
+	}
+	clear(s.behind[len(still):])
+	s.behind = still
+}
+
+// WantVacancies returns the partitions whose leader is to be asked whether it has the
+// offsets that seem to hold nothing itself.
+func (t *Table) WantVacancies(now time.Time) (lookups []Lookup, retry time.Time) {
+	return t.wantLookups(func(p *Partition) bool { return p.vacant.end > 0 }, now)
+}
+
+// VacancyAnswered moves on over offsets that hold nothing if the leader's own log, from
+// localStart on, includes them. A negative localStart means that it is not known.
+func (t *Table) VacancyAnswered(l Lookup, localStart int64) {
+	p := t.current(l)
+	if p == nil {
+		return
+	}
+	v := p.vacant
+	p.lookingUp, p.vacant = false, vacancy{}
+	same := p.refetched == v.refetched && p.fetchOffset == v.from && !p.undecoded()
+	if !same || localStart < 0 || localStart > v.from {
+		return
+	}
+	p.fetchOffset = v.end
+	t.addSegment(p, newLease(protocol.EmptySegment(v.end, -1), nil), 0)
 	t.touch(p)
 }
 

@@ -29,6 +29,10 @@ func TestOffsetsThatCompactionTookAwayArePassedOver(t *testing.T) {
 			for _, a := range test.answers {
 				r.fetch(a)
 				r.now = r.now.Add(time.Minute)
+				lookups, _ := r.table.WantVacancies(r.now)
+				for _, l := range lookups {
+					r.table.VacancyAnswered(l, 0)
+				}
 			}
 			r.drain()
 			require.Equal(t, test.want, r.position(0))

@@ -75,11 +75,12 @@ type Partition struct {
 	touched     bool      // on the session's dirty list
 
 	fetchOffset int64
-	fetchEpoch  int32 // leader epoch of the batch before the fetch offset, -1
-	unchecked   bool  // the position came with an epoch that its leader did not confirm
-	doubtful    bool  // the leader is to be asked whether its log is the one that was read
-	waitDecode  bool  // nothing is asked for until everything is decoded
-	uncertain   bool  // headers did not tell the offset behind what is decoded
+	fetchEpoch  int32   // leader epoch of the batch before the fetch offset, -1
+	unchecked   bool    // the position came with an epoch that its leader did not confirm
+	doubtful    bool    // the leader is to be asked whether its log is the one that was read
+	waitDecode  bool    // nothing is asked for until everything is decoded
+	uncertain   bool    // headers did not tell the offset behind what is decoded
+	vacant      vacancy // offsets that seem to hold nothing; end is 0 for none
 	paused      bool
 	held        bool // being revoked or not yet handed to the application: neither fetched nor handed over
 	full        bool // holds more than its share; left out of requests until half is drained

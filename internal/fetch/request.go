@@ -41,6 +41,8 @@ type member struct {
 	exact     bool                    // a batch begins there: one that begins before it was damaged
 	wire      protocol.FetchPartition // as the broker knows it
 	answer    answer
+	behind    bool    // on the session's list of members whose logs go on
+	vacant    vacancy // what the last answer brought nothing of
 }
 
 // key is how an answer of the request names the member.

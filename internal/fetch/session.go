@@ -18,7 +18,7 @@ type Session struct {
 	broker  int32
 	led     int          // assigned partitions that are to be fetched from the broker
 	dirty   []*Partition // whose place in the session may have to change
-	vacant  []vacancy    // members whose last answer was empty though their logs go on
+	behind  []*member    // whose logs are known to go on behind what was fetched
 	leavers []*member    // whose partitions are fetched elsewhere now, or not at all
 	gone    []*member    // to be forgotten
 	changed []*member

@@ -31,6 +31,7 @@ type Table struct {
 
 	newBrokers []int32
 	endpoints  []protocol.NodeEndpoint // of the answer that is applied
+	quiet      bool                    // the answer that is applied brought nothing, and no limit kept it from that
 	version    int16                   // of the last Fetch request
 	stirred    bool                    // something may be fetchable that was not
 	moved      bool                    // a position moved since TakeMoved
