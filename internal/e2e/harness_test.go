@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/peer"
@@ -93,23 +92,5 @@ func TestKafkaPythonProducesAndConsumesInAGroup(t *testing.T) {
 		p.Stop()
 		require.Equal(t, int64(1), target.Committed(t, group)[outside.TopicPartition{Topic: topic, Partition: 1}].Offset)
 		require.Empty(t, target.DescribeGroup(t, group).Members, "it left")
-	})
-}
-
-func TestKilledAndPausedNodesComeBack(t *testing.T) {
-	const release = "4.4.0"
-	t.Run(release, func(t *testing.T) {
-		c := broker.Start(t, release, broker.Nodes(2))
-		d := java.For(t, c)
-		d.CreateTopicOn(t, "moved", [][]int32{{2}}, nil)
-		d.Produce(t, nil, outside.To("moved", 0, "k", "v"))
-
-		c.Kill(2)
-		c.Restart(t, 2)
-		d.Produce(t, nil, outside.To("moved", 0, "k", "v"))
-		d.MoveLeader(t, "moved", 0, 1)
-		c.Pause(2)
-		c.Continue(2)
-		require.Equal(t, map[int32]int64{0: 2}, d.EndOffsets(t, "moved"))
 	})
 }
