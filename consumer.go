@@ -55,7 +55,8 @@ type Consumer struct {
 	listener   RebalanceListener
 	member     member // takes part in rebalances for the subscription; nil: none
 	watched    []string
-	reading    string // which method reads, "" if none
+	denied     []string // topics of the subscription that may not be seen
+	reading    string   // which method reads, "" if none
 	channelErr error
 
 	revoking *revocation             // belongs to the holder of turn

@@ -58,13 +58,14 @@ func (c *Consumer) attend(ctx context.Context, w *waiter) error {
 		return errors.Join(append(errs, err)...)
 	}
 	c.mu.Lock()
-	m, none := c.member, c.sub.Kind() == subs.None
+	m, none, denied := c.member, c.sub.Kind() == subs.None, c.denied
 	c.mu.Unlock()
 	if none {
 		errs = append(errs, ErrNotSubscribed)
 	}
 	if m != nil {
 		errs = appendError(errs, m.takeError())
+		c.tellDenied(denied)
 	}
 	errs = appendError(errs, c.problems.take())
 	return errors.Join(errs...)

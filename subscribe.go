@@ -9,6 +9,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka/internal/cluster"
 	"github.com/kafkaconsumer/kafka/internal/subs"
+	"github.com/kafkaconsumer/kafka/protocol"
 )
 
 // Subscribe subscribes to topics: with a group, their partitions are shared among
@@ -245,7 +246,12 @@ func (c *Consumer) followMetadata(md *cluster.Metadata, resubscribed bool) {
 	changed := c.sub.Match(topicsOf(md)) || resubscribed
 	m, topics := c.member, c.sub.Topics()
 	pattern := c.sub.Kind() == subs.Pattern
+	denied := deniedTopics(md, topics)
+	c.denied = denied
 	c.mu.Unlock()
+	if len(denied) > 0 {
+		kick(c.wake)
+	}
 	switch m := m.(type) {
 	case *solo:
 		m.update(partitionsOf(md, topics))
@@ -258,6 +264,26 @@ func (c *Consumer) followMetadata(md *cluster.Metadata, resubscribed bool) {
 			reason = fmt.Sprintf("the pattern matches %d topics now", len(topics))
 		}
 		m.subscribe(topics, reason)
+	}
+}
+
+// deniedTopics returns the topics that brokers do not let this consumer see. Those
+// that do not exist may still be created, but a grant needs somebody who knows that
+// it is missing.
+func deniedTopics(md *cluster.Metadata, topics []string) (denied []string) {
+	for _, name := range topics {
+		if t := md.Topics[name]; t != nil && t.Err == protocol.TopicAuthorizationFailed {
+			denied = append(denied, name)
+		}
+	}
+	return denied
+}
+
+// tellDenied has the next Poll say that topics are denied, unless one has said so
+// just now.
+func (c *Consumer) tellDenied(topics []string) {
+	for _, name := range topics {
+		c.problems.add(&BrokerError{Broker: -1, API: "Metadata", Code: protocol.TopicAuthorizationFailed, Message: name})
 	}
 }
 
