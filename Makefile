@@ -7,6 +7,8 @@ SHELL       := bash
 
 STATICCHECK_VERSION := v0.8.2
 STATICCHECK         := $(CURDIR)/.cache/bin/staticcheck-$(STATICCHECK_VERSION)
+GOVULNCHECK_VERSION := v1.9.0
+GOVULNCHECK         := $(CURDIR)/.cache/bin/govulncheck-$(GOVULNCHECK_VERSION)
 
 # Modules of this repository, the library first.
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard internal/*/go.mod examples/go.mod bench/go.mod contrib/*/go.mod))
@@ -17,7 +19,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 VET_PLATFORMS := $(filter-out $(shell go env GOOS)/%,linux/amd64 darwin/arm64 windows/amd64)
 FUZZTIME  := 20s
 
-.PHONY: help demo test check fmt vet staticcheck tidy tests unit cross consumer-check fuzz cover bench bench-full clean
+.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests unit cross consumer-check fuzz cover bench bench-full clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +45,14 @@ $(STATICCHECK):
 	@mkdir -p $(@D)/tmp
 	GOBIN=$(@D)/tmp go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 	@mv $(@D)/tmp/staticcheck $@
+
+govulncheck: $(GOVULNCHECK) ## known vulnerabilities in what is used; asks vuln.go.dev
+	@for m in $(MODULES); do echo "govulncheck $$m"; (cd $$m && $(GOVULNCHECK) ./...); done
+
+$(GOVULNCHECK):
+	@mkdir -p $(@D)/tmp
+	GOBIN=$(@D)/tmp go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	@mv $(@D)/tmp/govulncheck $@
 
 tidy:
 	@for m in $(MODULES); do echo "go mod tidy -diff $$m"; (cd $$m && go mod tidy -diff); done

@@ -180,7 +180,8 @@ type Config struct {
 	// kafka-python: consumer_timeout_ms.
 	ConsumerTimeout time.Duration
 	// SecurityProtocol is how to talk to the brokers. Empty means
-	// SecurityPlaintext, or SecuritySSL when TLS is set.
+	// SecurityPlaintext, or SecuritySSL when TLS is set. Fields of TLS and SASL that
+	// it does not use must not be set.
 	//
 	// Kafka property: security.protocol.
 	SecurityProtocol SecurityProtocol
@@ -189,28 +190,41 @@ type Config struct {
 	//
 	// kafka-python: ssl_context.
 	TLS *tls.Config
-	// SSLSkipHostnameCheck checks the server's certificate chain but not its name.
+	// SSLSkipHostnameCheck checks the server's certificate chain but not its name:
+	// whoever holds any certificate of the same authorities can then pose as a
+	// broker. Without it each connection checks the name that it was dialled by: the
+	// bootstrap server's, then those that the brokers advertise.
 	//
 	// Kafka property: ssl.endpoint.identification.algorithm, set empty.
 	SSLSkipHostnameCheck bool
 	// SSLCAFile is a PEM file with the authorities to trust. Empty means the
-	// system's.
+	// system's. This file and those below are read by NewConsumer, which fails with
+	// a *ConfigError when one cannot be used, and again for a new connection when
+	// they changed; if they cannot be used then, what they held before stays in
+	// force and Logger is told.
 	//
 	// Kafka property: ssl.truststore.location.
 	SSLCAFile string
 	// SSLCertFile and SSLKeyFile are PEM files with the client's certificate chain
-	// and its private key, and SSLPassword the password of an encrypted key.
+	// and its private key, which may also stand in SSLCertFile. SSLPassword is for an
+	// encrypted key: PKCS #8 by PBES2 with AES or 3DES, or the older form with
+	// "Proc-Type: 4,ENCRYPTED". It is never printed, and a fault without such a key.
 	//
 	// Kafka properties: ssl.keystore.location, ssl.key.password.
 	SSLCertFile string
 	SSLKeyFile  string
 	SSLPassword string
-	// SSLCRLFile is a PEM file with certificate revocation lists that the server's
-	// certificate is checked against.
+	// SSLCRLFile is a PEM file with certificate revocation lists. The server's
+	// certificate, not those above it, must then be on none of its issuer's lists,
+	// of which one must be in force. A list that is expired, that its issuer did not
+	// sign, or that is not complete does not count.
 	//
 	// kafka-python: ssl_crlfile.
 	SSLCRLFile string
-	// SSLCiphers lists the TLS 1.2 cipher suites to offer. Empty means Go's.
+	// SSLCiphers lists the TLS 1.2 cipher suites to offer, by IANA's or OpenSSL's
+	// names, one each; suites that Go holds to be insecure must be named to be
+	// offered. Those of TLS 1.3 cannot be chosen and are all on; a list of nothing
+	// else turns TLS 1.2 off. Empty means Go's choice.
 	//
 	// Kafka property: ssl.cipher.suites.
 	SSLCiphers []string
@@ -244,28 +258,34 @@ type Config struct {
 	//
 	// Kafka property: exclude.internal.topics.
 	IncludeInternalTopics bool
-	// SASLMechanism is the mechanism to authenticate with: PLAIN, GSSAPI,
-	// OAUTHBEARER, SCRAM-SHA-256 or SCRAM-SHA-512. It is required with SASL_….
+	// SASLMechanism is the mechanism to authenticate with: PLAIN, SCRAM-SHA-256,
+	// SCRAM-SHA-512, OAUTHBEARER or GSSAPI. It, or SASL, is required with SASL_….
+	// GSSAPI needs the client of github.com/kafkaconsumer/kafka/contrib/gssapi in
+	// SASL. A broker that refuses, or is refused, is an *AuthenticationError.
 	//
 	// Kafka property: sasl.mechanism.
 	SASLMechanism string
-	// SASLUsername and SASLPassword are for PLAIN and SCRAM. They are never
-	// printed.
+	// SASLUsername and SASLPassword are for PLAIN and SCRAM, in UTF-8 and sent as
+	// they are: Kafka's brokers apply no SASLprep. They are never printed. PLAIN
+	// sends the password itself, which SASL_PLAINTEXT lets everybody read.
 	//
 	// Kafka property: sasl.jaas.config.
 	SASLUsername string
 	SASLPassword string
 	// SASLKerberosServiceName and SASLKerberosDomainName name the brokers'
-	// principal for GSSAPI. Empty means kafka and the broker's host.
+	// principal for GSSAPI. Empty means kafka and the broker's host. They are told
+	// to a SASL that is a KerberosClient.
 	//
 	// Kafka property: sasl.kerberos.service.name.
 	SASLKerberosServiceName string
 	SASLKerberosDomainName  string
-	// SASLOAuthTokenProvider gives the tokens for OAUTHBEARER.
+	// SASLOAuthTokenProvider gives the tokens for OAUTHBEARER; see
+	// OIDCClientCredentials for a ready one.
 	//
 	// kafka-python: sasl_oauth_token_provider.
 	SASLOAuthTokenProvider TokenProvider
-	// SASL authenticates by a mechanism of one's own, in place of SASLMechanism.
+	// SASL authenticates by a mechanism of one's own, or of contrib/gssapi. If
+	// SASLMechanism is set too it must be the same.
 	SASL SASLClient
 
 	// GroupInstanceID makes this a static member of the group (KIP-345).

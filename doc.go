@@ -74,10 +74,19 @@
 // nothing. Close may be called from any goroutine too. It ends a Poll that waits with
 // [ErrClosed], is bounded by its context, and leaves no goroutine behind.
 //
+// # Security
+//
+// Config.SecurityProtocol chooses TLS and SASL. TLS verifies the server's chain and
+// name on each connection, by the system's authorities, PEM files or a whole
+// tls.Config. SASL has PLAIN, SCRAM and OAUTHBEARER (see [OIDCClientCredentials]),
+// and GSSAPI by the module contrib/gssapi; other mechanisms plug in as a
+// [SASLClient]. Sessions that a broker bounds are renewed on their connection
+// (KIP-368). A refusal, of either side, is an *[AuthenticationError] from NewConsumer
+// or Poll. No secret is in any log, error or printed Config.
+//
 // # What is not built yet
 //
 // This version speaks the classic group protocol with the range and round-robin
-// assignors, to brokers from 0.10.0 on, over plain TCP, TLS by Config.TLS, and SASL
-// by a [SASLClient]. A field of Config that asks for more is refused with a
+// assignors, to brokers from 0.10.0 on. A field of Config that asks for more is refused with a
 // *[ConfigError], and a method that is not built returns errors.ErrUnsupported.
 package kafka
