@@ -48,6 +48,7 @@ type coordinator struct {
 	lookup  lookupView
 	trouble trouble
 	commits commitQueue
+	sent    sentCommits
 }
 
 // coordinatorHooks is how a coordinator reaches the consumer. None of them may

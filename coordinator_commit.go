@@ -62,6 +62,7 @@ func (co *coordinator) commitSync(ctx context.Context, offsets map[TopicPartitio
 	done := make(chan error, 1)
 	call := co.newCommit(offsets, func(err error) { done <- err })
 	call.retries, call.last = true, last
+	co.sent.note(call.offsets, co.cl.Metadata())
 	if !co.commits.add(call) {
 		return ErrClosed
 	}
@@ -88,6 +89,7 @@ func (co *coordinator) commitSync(ctx context.Context, offsets map[TopicPartitio
 func (co *coordinator) commitAsync(offsets map[TopicPartition]OffsetAndMetadata, done func(error)) {
 	call := co.newCommit(offsets, done)
 	call.deadline = time.Now().Add(co.cfg.RequestTimeout)
+	co.sent.note(call.offsets, co.cl.Metadata())
 	if !co.commits.add(call) {
 		done(ErrClosed)
 	}

@@ -17,12 +17,14 @@ import (
 // committed looks up the offsets that the group committed. A partition without one
 // is absent. Only the coordinator's word that there is none counts as that: failures
 // are retried until ctx ends, and a partition whose look-up failed is in the error,
-// joined as *PartitionError; what was found comes along.
+// joined as *PartitionError; what was found comes along. What this consumer committed
+// for a topic that was then created again counts as the beginning of the new one.
 func (co *coordinator) committed(ctx context.Context, tps []TopicPartition) (map[TopicPartition]OffsetAndMetadata, error) {
 	l := &offsetLookup{
 		co: co, found: map[TopicPartition]OffsetAndMetadata{},
 		left: map[TopicPartition]error{}, failed: map[TopicPartition]error{},
 	}
+	defer func() { co.sent.correct(l.found, co.cl.Metadata()) }()
 	for _, tp := range tps {
 		l.left[tp] = nil
 	}
