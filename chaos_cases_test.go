@@ -101,3 +101,26 @@ func TestCloseIsBoundedWhileADeserializerHangs(t *testing.T) {
 		}
 	})
 }
+
+// What is committed automatically must not replace more that is on its way.
+func TestCommitAsyncIsNotUndoneByClose(t *testing.T) {
+	for name, commit := range map[string]func(*Consumer){
+		"all that was handed over": func(c *Consumer) { _ = c.CommitAsync(nil, nil) },
+		"a part of it": func(c *Consumer) {
+			_ = c.CommitAsync(map[TopicPartition]OffsetAndMetadata{tp0: {Offset: 8}}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+				produce(b, "t", 0, 20)
+				cfg := fast(b)
+				cfg.GroupID, cfg.DisableAutoCommit, cfg.MaxPollRecords = "g", false, 5
+				c := reader(t, cfg, tp0)
+				pollN(t, c, 10) // five of them are not done
+				commit(c)
+				require.NoError(t, c.Close(t.Context()))
+				require.GreaterOrEqual(t, b.CommittedOffset("g", "t", 0), int64(8))
+			})
+		})
+	}
+}

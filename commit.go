@@ -47,6 +47,7 @@ func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition
 }
 
 func (c *Consumer) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
+	c.markDone(offsets)
 	nested := c.nested(ctx)
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -55,6 +56,15 @@ func (c *Consumer) commit(ctx context.Context, offsets map[TopicPartition]Offset
 		err = errors.Join(err, c.runDueCallbacks(ctx))
 	}
 	return err
+}
+
+// markDone notes that the application commits offsets.
+func (c *Consumer) markDone(offsets map[TopicPartition]OffsetAndMetadata) {
+	c.fetcher.mu.Lock()
+	defer c.fetcher.mu.Unlock()
+	for tp, o := range offsets {
+		c.fetcher.table.MarkDone(tp, o.Offset)
+	}
 }
 
 // runDueCallbacks runs commit callbacks outside of Poll, unless whoever holds turn
@@ -133,6 +143,7 @@ func (c *Consumer) CommitAsync(offsets map[TopicPartition]OffsetAndMetadata,
 			c.fetcher.mu.Unlock()
 		})
 	}
+	c.markDone(offsets)
 	c.coord.commitAsync(offsets, func(err error) {
 		c.noteCommitted(offsets, err)
 		err = publicError(err)

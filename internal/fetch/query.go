@@ -48,17 +48,21 @@ func (t *Table) Done() map[protocol.TopicPartition]Offset {
 	return m
 }
 
-// MarkCommitted notes that offset was committed. Whoever commits records that were
-// handed over is done with them.
-func (t *Table) MarkCommitted(tp protocol.TopicPartition, offset int64) {
+// MarkDone notes that the application commits offset. Whoever commits records that were
+// handed over is done with them, whatever comes of the commit: one that is automatic
+// must not follow with less.
+func (t *Table) MarkDone(tp protocol.TopicPartition, offset int64) {
 	t.syncLive()
-	p := t.parts[tp]
-	if p == nil {
-		return
-	}
-	p.committed = offset
-	if p.done < offset && offset <= p.position {
+	if p := t.parts[tp]; p != nil && p.done < offset && offset <= p.position {
 		p.done, p.doneEpoch = offset, p.posEpoch
+	}
+}
+
+// MarkCommitted notes that offset was committed.
+func (t *Table) MarkCommitted(tp protocol.TopicPartition, offset int64) {
+	t.MarkDone(tp, offset)
+	if p := t.parts[tp]; p != nil {
+		p.committed = offset
 	}
 }
 
