@@ -225,6 +225,9 @@ func (b *builder) indexV2(w *recordWalk, h *BatchHeader, count int) (verdict, er
 	}
 	w.enter(b.run(h.BaseOffset, h.NextOffset-1, h.LeaderEpoch, h.Magic, stamps))
 	indexed := min(count, maxIndexedRecords-len(b.index))
+	if !h.Compressed { // else the limit is reached long before the source's end
+		b.reserve(indexed, h.Size)
+	}
 	if err := w.index(b.extend(indexed)); err != nil {
 		return stop, err
 	}

@@ -190,6 +190,16 @@ func (b *builder) extend(n int) []entry {
 	return b.index[len(b.index)-n:]
 }
 
+// reserve makes room for the entries of batches like this one, n each, as far as the
+// source goes: growing with each of them would copy the index again and again.
+func (b *builder) reserve(n, size int) {
+	if cap(b.index)-len(b.index) >= n {
+		return
+	}
+	batches := max((len(b.src)-b.at)/size, 1)
+	b.index = slices.Grow(b.index, max(n, min(n*batches, maxIndexedRecords-len(b.index))))
+}
+
 // inflate decompresses a batch's records behind those of earlier batches and
 // returns where they start.
 func (b *builder) inflate(codec Codec, records []byte, magic int8, budget int) (start int, err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -176,10 +178,26 @@ func takeSnapshot(meter *clients.Meter) snapshot {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail for the process itself
 	s.cpu = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	s.rss = usage.Maxrss << 10
+	s.rss = cmp.Or(highWater(), usage.Maxrss<<10)
 	s.records, s.bytes = meter.Read()
 	s.at = time.Now()
 	return s
+}
+
+// highWater returns the most memory that the process had resident, 0 where /proc does
+// not tell. What getrusage tells includes the time before exec.
+func highWater() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	return 0
 }
 
 func (s snapshot) since(begin snapshot) measurement {
