@@ -223,13 +223,15 @@ func isOvertaken(err error) bool {
 const goneAfter = 3
 
 // givesUp reports that a commit is not worth another try.
-func (c *commitCall) givesUp(err error) bool {
+func (call *commitCall) givesUp(err error) bool {
 	code, _ := answeredCode(err)
-	return c.last && code == protocol.UnknownTopicOrPartition && c.failures+1 >= goneAfter
+	return call.last && code == protocol.UnknownTopicOrPartition && call.failures+1 >= goneAfter
 }
 
 // mayWait: a sync commit waits as long as its caller, an async one for a while.
-func (c *commitCall) mayWait() bool { return c.retries || time.Now().Before(c.deadline) }
+func (call *commitCall) mayWait() bool {
+	return call.retries || time.Now().Before(call.deadline)
+}
 
 // isFinalCommit reports errors that a retry of the commit will get again.
 func isFinalCommit(err error) bool {

@@ -118,6 +118,7 @@ type Classic struct {
 	crowd     crowd
 	handover  handover
 	claim     claim
+	claimed   []TopicPartition // by the last JoinGroup
 	target    []TopicPartition // what the assignment gives, in state Releasing
 }
 

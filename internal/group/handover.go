@@ -87,7 +87,6 @@ func (m *Classic) release() {
 		return // with partitions that were lost; stepDone goes on
 	}
 	if gone := without(m.handover.owned, m.target); len(gone) > 0 {
-		m.rejoin = "partitions were given up that others wait for"
 		m.hand(Revoke, gone, nil)
 		return
 	}

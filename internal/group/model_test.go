@@ -450,9 +450,9 @@ func (w *model) settled() bool {
 // TestGroupsOfSeveralMembers also runs eager and cooperative members together, as in a
 // migration; the assignor of the model is right for both.
 func TestGroupsOfSeveralMembers(t *testing.T) {
-	runs := uint64(600)
+	runs := uint64(300)
 	if testing.Short() {
-		runs = 200
+		runs = 100
 	}
 	handed := 0
 	for seed := range runs {

@@ -49,6 +49,7 @@ func (m *Classic) tryJoin() {
 		Seq: m.request, MemberID: m.member, Topics: m.topics,
 		Owned: slices.Clone(m.handover.kept()), Generation: m.claim.generation, Reason: m.reason,
 	}
+	m.claimed = join.Owned
 	m.do(join)
 	m.do(Arm{Timer: ProbeTimer, After: m.answerTimeout()})
 }
@@ -95,6 +96,10 @@ func (m *Classic) becomeReleasing(a SyncAnswered) {
 	m.crowd.own = len(a.Assignment)
 	m.recovered()
 	m.beatEarly()
+	if len(without(m.claimed, m.target)) > 0 {
+		// Also when that was lost since: nobody has it before a round without the claim.
+		m.rejoin = "partitions were given up that others wait for"
+	}
 	m.release()
 }
 
