@@ -145,6 +145,15 @@ func TestStickyAssign(t *testing.T) {
 			first:  want{"a": {"u-0"}, "b": {"t-1"}},
 		},
 		{
+			name: "such a claim is no older than the one that holds: the partition is withheld",
+			members: []Member{
+				owning(t, member("a", "", "u"), 6, "t-0"), owning(t, member("b", "", "t"), 5, "t-0", "t-1"),
+			},
+			topics: map[string][]Partition{"t": partitions(2), "u": partitions(1)},
+			want:   want{"a": {"u-0"}, "b": {"t-0", "t-1"}},
+			first:  want{"a": {"u-0"}, "b": {"t-1"}},
+		},
+		{
 			// The balance that Kafka's own description of this assignor shows (KIP-54).
 			name: "unequal subscriptions: a member with more passes on what others can read",
 			members: []Member{
@@ -341,6 +350,20 @@ func TestStickyNineMembers(t *testing.T) {
 	step(33) // ten members: the new one gets three
 	in.Members = slices.Delete(in.Members, 4, 5)
 	step(32) // nine again: all that m4 had finds room
+}
+
+func TestStickyLeavesScarceRacksToThoseWhoNeedThem(t *testing.T) {
+	in := Input{
+		Members: []Member{member("a", "", "t"), member("b", "", "t"), member("c", "", "t")},
+		Topics:  map[string][]Partition{"t": partitions(3)},
+	}
+	in.Members[0].Rack, in.Members[1].Rack, in.Members[2].Rack = "x", "y", "y"
+	in.Topics["t"][0].Racks = []string{"x", "y"}
+	in.Topics["t"][1].Racks = []string{"x"}
+	in.Topics["t"][2].Racks = []string{"y"}
+	got, err := Sticky{}.Assign(in)
+	require.NoError(t, err)
+	require.Equal(t, map[string][]string{"a": {"t-1"}, "b": {"t-0"}, "c": {"t-2"}}, plain(got))
 }
 
 func TestStickyUsesRacksBetweenEquals(t *testing.T) {

@@ -193,20 +193,19 @@ func (x *mixedPlan) relieveByChain(from int32) {
 }
 
 // choose returns of which topic to take a partition from a member for another, nobody
-// if that reads none of them: rather of one that the member did not have before, then
-// of the one of which it has most above the other.
+// if that reads none of them: of the one of which it has most above the other.
 func (x *mixedPlan) choose(from, to int32) int32 {
-	best, bestSpare, bestMore := nobody, false, int32(0)
+	best, bestMore := nobody, int32(0)
 	for _, s := range x.shares[from] {
 		if s.count == 0 || !x.canRead(x.classOf[to], s.topic) {
 			continue
 		}
-		spare, more := s.count > s.had, s.count
+		more := s.count
 		if at, ok := x.share(to, s.topic); ok {
 			more -= x.shares[to][at].count
 		}
-		if best == nobody || spare && !bestSpare || spare == bestSpare && more > bestMore {
-			best, bestSpare, bestMore = s.topic, spare, more
+		if best == nobody || more > bestMore {
+			best, bestMore = s.topic, more
 		}
 	}
 	return best

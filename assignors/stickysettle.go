@@ -5,15 +5,12 @@ package assignors
 // in exchange for something else that the member did not have.
 func (x *mixedPlan) regain() {
 	x.chains.unsettle()
-	for again := true; again; {
-		again = false
-		spare := x.spare()
-		for m := range x.shares {
-			for at := 0; at < len(x.shares[m]); at++ {
-				s := x.shares[m][at]
-				if s.count < s.had && len(spare[s.topic]) > 0 && x.regainOne(int32(m), s.topic, spare[s.topic]) {
-					again = true
-				}
+	spare := x.spare()
+	for m := range x.shares {
+		for at := 0; at < len(x.shares[m]); at++ {
+			s := x.shares[m][at]
+			if s.count < s.had && len(spare[s.topic]) > 0 && x.regainOne(int32(m), s.topic, spare[s.topic]) {
+				at-- // it may have lost more than one
 			}
 		}
 	}
