@@ -59,6 +59,8 @@ type Consumer struct {
 	reading    string   // which method reads, "" if none
 	channelErr error
 
+	timer *time.Timer // of the last wait for records; belongs to the one that reads
+
 	revoking *revocation             // belongs to the holder of turn
 	pausedBy map[TopicPartition]bool // paused when revoked, likewise
 

@@ -145,9 +145,9 @@ func (c *Consumer) iterate(ctx context.Context, method string, cu *cursor, yield
 
 // wait waits for the next record. It returns false when the iteration ends silently.
 func (cu *cursor) wait(ctx context.Context) (Record, bool, error) {
-	w := newWaiter(cu.c.iterationTimeout())
+	w := cu.c.newWaiter(cu.c.iterationTimeout())
 	w.channel = cu.channel
-	defer w.stop()
+	defer cu.c.endWait(&w)
 	for {
 		if err := cu.advance(ctx, &w); err != nil {
 			return Record{}, false, silentClose(err)

@@ -48,8 +48,8 @@ func (c *Consumer) PollMax(ctx context.Context, timeout time.Duration, maxRecord
 
 // poll waits for records, which take takes. Its caller is the one that reads.
 func (c *Consumer) poll(ctx context.Context, timeout time.Duration, take func() (*Records, error)) (*Records, error) {
-	w := newWaiter(timeout)
-	defer w.stop()
+	w := c.newWaiter(timeout)
+	defer c.endWait(&w)
 	began := time.Now()
 	c.cameBack()
 	for {
@@ -158,8 +158,9 @@ type waiter struct {
 	channel    *channelReader // whose questions are answered while waiting, nil if none
 }
 
-func newWaiter(timeout time.Duration) waiter {
-	w := waiter{timeout: timeout}
+// newWaiter returns a waiter for the one that reads; endWait ends its use.
+func (c *Consumer) newWaiter(timeout time.Duration) waiter {
+	w := waiter{timeout: timeout, timer: c.timer}
 	if timeout > 0 {
 		w.deadline = time.Now().Add(timeout)
 	}
@@ -184,9 +185,10 @@ func (w *waiter) due() <-chan time.Time {
 	return w.timer.C
 }
 
-func (w *waiter) stop() {
+func (c *Consumer) endWait(w *waiter) {
 	if w.timer != nil {
 		w.timer.Stop()
+		c.timer = w.timer
 	}
 }
 
