@@ -596,14 +596,20 @@ func TestNamesInTLS(t *testing.T) {
 
 // Client certificates, revocation and files that change reach the connections.
 func TestTLSFilesAreUsed(t *testing.T) {
+	t.Run("in memory", func(t *testing.T) { tlsFilesAreUsed(t, func(*Config) {}) })
+	t.Run("over TCP", func(t *testing.T) { tlsFilesAreUsed(t, func(cfg *Config) { cfg.Dialer = nil }, testbroker.WithTCP()) })
+}
+
+func tlsFilesAreUsed(t *testing.T, edit func(cfg *Config), options ...testbroker.Option) {
 	ca := certs.New("ca")
 	caFile := writeFile(t, "ca.pem", ca.PEM())
-	mine, server := ca.Issue(nil), ca.Issue([]string{"node1.test"})
+	mine, server := ca.Issue(nil), ca.Issue([]string{"node1.test", "127.0.0.1"})
 	option, _ := tlsCluster(func(int32) *tls.Config {
 		return &tls.Config{Certificates: []tls.Certificate{server.TLS()}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool()}
 	})
 	realTime(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 		cfg := fast(b)
+		edit(&cfg)
 		cfg.SecurityProtocol, cfg.SSLCAFile = SecuritySSL, caFile
 		_, err := NewConsumer(t.Context(), cfg)
 		_, ok := errors.AsType[*AuthenticationError](err)
@@ -631,7 +637,7 @@ func TestTLSFilesAreUsed(t *testing.T) {
 		_, ok = errors.AsType[*ConfigError](err)
 		require.True(t, ok)
 		require.Zero(t, b.Count(testbroker.AnyKey), "nothing is sent")
-	}, option)
+	}, append(options, option)...)
 }
 
 // B30

@@ -168,9 +168,12 @@ func tlsHint(err error) error {
 
 // apiVersionsHint explains the failures of the first exchange, which are those
 // of a wrong port more often than not.
-func apiVersionsHint(err error) error {
+func apiVersionsHint(err error, overTLS bool) error {
 	var malformed *protocol.MalformedError
 	switch {
+	case isHangUp(err) && overTLS:
+		return &hintError{err, "a broker that does not accept this client's certificate, or wants one, may do so, " +
+			"and so do brokers older than 0.10 (set APIVersion for those)"}
 	case isHangUp(err):
 		return &hintError{err, "a listener that wants TLS does so (is SecurityProtocol right for this port?), " +
 			"and so do brokers older than 0.10 (set APIVersion for those)"}

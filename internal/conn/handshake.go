@@ -100,7 +100,7 @@ func (l *Link) negotiate(ctx context.Context) error {
 		// With TLS 1.3 the broker's opinion of our certificate comes only now.
 		return l.tlsError(err)
 	}
-	return l.newError(OpAPIVersions, apiVersionsHint(err))
+	return l.newError(OpAPIVersions, apiVersionsHint(err, l.cfg.TLS != nil))
 }
 
 // askVersions sends ApiVersions in the highest version that may be understood,

@@ -19,6 +19,8 @@ const (
 	// maxControlBody bounds the answers that kmsg decodes; only Metadata, whose
 	// counts are walked before, may be larger.
 	maxControlBody = 16 << 20
+	// alertWait is how long an alert is waited for on a connection that is broken.
+	alertWait = time.Second
 )
 
 // ErrOutOfOrder is the reason of a connection closed because an answer did not
@@ -344,7 +346,7 @@ func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.
 	l.frame = frame
 	err = l.within(ctx, timeout, "answer to "+protocol.APIName(header.key), func() error {
 		if _, err := l.conn.Write(frame); err != nil {
-			return l.fail(OpWrite, err)
+			return l.fail(OpWrite, l.alertBehind(err))
 		}
 		err := l.readHeader(header)
 		if err == nil {
@@ -356,6 +358,21 @@ func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.
 		return nil
 	})
 	return body, err
+}
+
+// alertBehind returns the TLS alert that the other side sent before it closed the
+// connection, if there is one: it says more than that writing failed. With TLS 1.3
+// a refusal of the client's certificate comes when the client holds the handshake
+// to be over.
+func (l *Link) alertBehind(err error) error {
+	if l.conn == l.raw || !isHangUp(err) {
+		return err
+	}
+	_ = l.conn.SetReadDeadline(time.Now().Add(alertWait))
+	if _, alert := l.conn.Read(make([]byte, 1)); isAlert(alert) {
+		return alert
+	}
+	return err
 }
 
 // token sends a SASL token without a Kafka header and returns the one that
