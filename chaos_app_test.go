@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -409,7 +410,7 @@ func (a *chaosApp) act() {
 	case 16, 17:
 		a.commit()
 	case 18:
-		_ = a.c.CommitAsync(nil, nil)
+		a.commitAsync()
 	case 19, 20:
 		a.seek()
 	case 21:
@@ -675,6 +676,37 @@ func (a *chaosApp) commit() {
 			a.w.failLocked("app %d: Commit left %d committed of %v, not %d", a.id, offset, tp, next)
 		}
 		a.w.mu.Unlock()
+	}
+}
+
+// commitAsync commits, and maybe closes before the commit is through. What was
+// committed before the end without an error must be there then.
+func (a *chaosApp) commitAsync() {
+	if !a.w.plan.group {
+		return
+	}
+	var failed atomic.Bool
+	failed.Store(true)
+	_ = a.c.CommitAsync(nil, func(_ context.Context, _ map[TopicPartition]OffsetAndMetadata, err error) {
+		failed.Store(err != nil)
+	})
+	if a.rng.IntN(4) > 0 || a.beside != nil {
+		return
+	}
+	want := map[TopicPartition]int64{}
+	for _, tp := range a.owned() {
+		a.w.mu.Lock()
+		want[tp] = a.pos[tp].next
+		a.w.mu.Unlock()
+	}
+	a.close(a.rng.IntN(2) == 0)
+	if failed.Load() || a.w.plan.seeks {
+		return
+	}
+	for tp, next := range want {
+		if o := a.w.b.CommittedOffset("g", tp.Topic, tp.Partition); o < next {
+			a.w.fail("app %d: %d of %v is committed after Close, not %d", a.id, o, tp, next)
+		}
 	}
 }
 

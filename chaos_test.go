@@ -103,6 +103,7 @@ type chaosPlan struct {
 	pattern       bool // subscribed by a pattern
 	apps          int
 	release       string
+	uncapped      bool // brokers speak Fetch below v3, which cuts batches
 	change        func(*Config)
 }
 
@@ -115,7 +116,11 @@ func planChaos(rng *rand.Rand, manual bool) chaosPlan {
 	if !manual && rng.IntN(4) == 0 { // all partitions are everyone's
 		p.group = false
 	}
-	p.release = []string{"", "", "", "0.11", "1.1", "2.3", "2.8", "3.9"}[rng.IntN(8)]
+	p.release = []string{"", "", "", "0.10.1", "0.11", "1.1", "2.3", "2.8", "3.9"}[rng.IntN(9)]
+	if p.release == "0.10.1" { // it knows no transactions
+		p.readCommitted = false
+		p.uncapped = rng.IntN(2) == 0
+	}
 	if manual {
 		p.apps = 1
 		// Without topic ids in Fetch it cannot be told which of the topics a record is of.
@@ -494,6 +499,11 @@ func runChaos(t *testing.T, seed uint64, manual bool) {
 		opts := []testbroker.Option{testbroker.WithNodes(plan.nodes)}
 		if plan.nodes > 1 && rng.IntN(3) == 0 {
 			opts = append(opts, testbroker.WithRack(1, "r1"), testbroker.WithRack(2, "r2"))
+		}
+		if plan.uncapped {
+			versions := testbroker.DefaultVersions()
+			versions[protocol.KeyFetch] = testbroker.VersionRange{Min: 0, Max: 2}
+			opts = append(opts, testbroker.WithVersions(versions))
 		}
 		w := &chaosWorld{
 			t: t, seed: seed, rng: rng, plan: plan, b: testbroker.New(t, opts...), logs: map[TopicPartition]*chaosLog{},
