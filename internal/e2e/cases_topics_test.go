@@ -23,6 +23,7 @@ var recreations = []struct {
 	commit bool          // before anything is read of the new one
 }{
 	{"at once", 0, false},
+	{"at once, with a commit before it is read", 0, true},
 	{"after a while", 2 * maxAge, false},
 	{"after a while, with a commit before it is read", 2 * maxAge, true},
 }

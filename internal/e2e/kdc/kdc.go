@@ -94,6 +94,25 @@ func (k *KDC) file(name string) string { return filepath.Join(k.dir, name) }
 // Conf is the krb5.conf for clients and services.
 func (k *KDC) Conf() string { return k.file("krb5.conf") }
 
+// ConfWith writes a krb5.conf for a client that wants one encryption type, and gives
+// its name.
+func (k *KDC) ConfWith(t testing.TB, enctype string) string {
+	t.Helper()
+	b, err := os.ReadFile(k.Conf())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines strings.Builder
+	for _, name := range []string{"default_tkt_enctypes", "default_tgs_enctypes", "permitted_enctypes"} {
+		fmt.Fprintf(&lines, " %s = %s\n", name, enctype)
+	}
+	file := k.unique("krb5.conf")
+	if err := os.WriteFile(file, []byte(strings.Replace(string(b), "[realms]", lines.String()+"[realms]", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func (k *KDC) start() error {
 	var errs []string
 	for range 3 { // a free port can be taken by another program
@@ -145,7 +164,7 @@ func (k *KDC) layOut() error {
   acl_file = %[3]s/acl
   max_life = 1h
   max_renewable_life = 2h
-  supported_enctypes = aes256-cts-hmac-sha1-96:normal aes128-cts-hmac-sha1-96:normal
+  supported_enctypes = aes256-cts-hmac-sha384-192:normal aes128-cts-hmac-sha256-128:normal aes256-cts-hmac-sha1-96:normal aes128-cts-hmac-sha1-96:normal
   default_principal_flags = +preauth
  }
 [logging]

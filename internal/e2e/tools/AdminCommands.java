@@ -18,6 +18,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.CreateTopicsOptions;
 import org.apache.kafka.clients.admin.MemberDescription;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
@@ -31,6 +32,7 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 
@@ -140,13 +142,21 @@ final class AdminCommands {
         throw new IllegalStateException("no leaders for " + topic);
     }
 
-    /** A topic is deleted when the controller says so; it can be created again when it is gone. */
+    /** A topic is deleted when the controller says so; it is gone when it could be created again. */
     private JsonNode deleteTopic(String topic) throws Exception {
         admin.deleteTopics(List.of(topic)).all().get();
-        for (int i = 0; i < 200 && admin.listTopics().names().get().contains(topic); i++) {
+        for (int i = 0; i < 200; i++) {
+            try {
+                admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1)), new CreateTopicsOptions().validateOnly(true)).all().get();
+                return null;
+            } catch (ExecutionException e) {
+                if (!(e.getCause() instanceof TopicExistsException)) {
+                    throw e;
+                }
+            }
             Thread.sleep(50);
         }
-        return null;
+        throw new IllegalStateException(topic + " stays");
     }
 
     private static List<Integer> integers(JsonNode list) {
