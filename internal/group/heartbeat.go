@@ -101,7 +101,7 @@ func (m *Classic) heartbeatAnswered(ev HeartbeatAnswered) {
 	code, answered := codeOf(err)
 	switch {
 	case err == nil, code == protocol.RebalanceInProgress:
-		m.lookup.failures = 0
+		m.lookup.works()
 		m.recovered()
 		m.do(Arm{Timer: SessionTimer, After: m.cfg.SessionTimeout})
 		if err != nil && ev.Seq > m.synced {

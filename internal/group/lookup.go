@@ -17,8 +17,13 @@ type lookup struct {
 	told     bool // of a failure
 	silent   bool // a coordinator did not answer while it held a JoinGroup or SyncGroup
 	named    bool // somebody was ever found
-	failures int  // in a row: failed look-ups, and coordinators that were none
+	failures int  // of any kind, since a coordinator last answered as such
+	failed   int  // look-ups that failed, since somebody was found
+	refused  int  // coordinators that were found and were none
 }
+
+// works: the coordinator answered as such.
+func (l *lookup) works() { l.failures, l.failed, l.refused = 0, 0, 0 }
 
 // eagerLookups is how many times in a row a coordinator that nobody has named yet is
 // looked up without a longer wait each time.
@@ -51,7 +56,7 @@ func (m *Classic) stepLookup(ev Event) bool {
 			m.coordinatorLost(ev.Err)
 		}
 	case CoordinatorWorks:
-		m.lookup.failures = 0
+		m.lookup.works()
 	case TimerDue:
 		if ev.Timer != LookupTimer {
 			return false
@@ -88,6 +93,7 @@ func (m *Classic) coordinatorFound(node int32) {
 		m.lookup.told = false
 		m.do(Recovered{})
 	}
+	m.lookup.failed = 0
 	m.claim.moveTo(node)
 	if (m.state == Joining || m.state == Syncing) && m.request != 0 && (m.requestNode != node || m.lookup.silent) {
 		// The round goes on at the new coordinator only, which has not heard of it, or
@@ -109,13 +115,14 @@ func (m *Classic) coordinatorFound(node int32) {
 func (m *Classic) lookupFailed(err error) {
 	m.lookup.needed, m.lookup.told = false, true
 	m.lookup.failures++
+	m.lookup.failed++
 	code, answered := codeOf(err)
 	refused := answered && (code == protocol.GroupAuthorizationFailed || isTerminal(code))
-	wait := m.backoffAfter(m.lookup.failures)
+	wait := m.backoffAfter(m.lookup.failed)
 	if code == protocol.CoordinatorNotAvailable && !m.lookup.named {
 		// The first group of a cluster waits for the offsets topic to be made, which is
 		// a matter of moments.
-		wait = m.backoffAfter(m.lookup.failures - eagerLookups)
+		wait = m.backoffAfter(m.lookup.failed - eagerLookups)
 	}
 	if refused {
 		wait = max(wait, m.cfg.RetryBackoffMax)
@@ -144,6 +151,7 @@ func (m *Classic) coordinatorLost(err error) {
 	m.do(CoordinatorChanged{})
 	m.heartbeat = 0
 	m.lookup.failures++
+	m.lookup.refused++
 	if m.lookup.failures == 1 {
 		m.lookup.state = unknown
 		m.lookupIfWanted()
@@ -151,5 +159,5 @@ func (m *Classic) coordinatorLost(err error) {
 	}
 	m.lookup.state, m.lookup.told = waiting, true
 	m.do(Retrying{Operation: "FindCoordinator", Err: err})
-	m.do(Arm{Timer: LookupTimer, After: m.backoffAfter(m.lookup.failures - 1), Vary: true})
+	m.do(Arm{Timer: LookupTimer, After: m.backoffAfter(m.lookup.refused - 1), Vary: true})
 }

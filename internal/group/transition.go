@@ -57,7 +57,7 @@ func (m *Classic) tryJoin() {
 func (m *Classic) becomeSyncing(a JoinAnswered) {
 	m.state = Syncing
 	m.member, m.generation, m.protocol, m.leader = a.MemberID, a.Generation, a.Protocol, a.Leader
-	m.lookup.failures = 0
+	m.lookup.works()
 	m.crowd.joined(a)
 	m.startHeartbeats()
 	if len(m.handover.kept()) > 0 && !m.claim.honoured(a.Generation) {
@@ -241,7 +241,7 @@ func (m *Classic) joinFailed(a JoinAnswered) {
 	code, _ := codeOf(a.Err)
 	if code == protocol.MemberIDRequired && a.MemberID != "" && len(m.handover.kept()) == 0 {
 		m.member = a.MemberID // KIP-394
-		m.lookup.failures = 0
+		m.lookup.works()
 		m.retryJoin(a.Err)
 		return
 	}
@@ -254,7 +254,7 @@ func (m *Classic) syncAnswered(a SyncAnswered) {
 		m.becomeJoiningAgain()
 		m.roundFailed(a.Err)
 	case len(m.foreign(a.Assignment)) == 0:
-		m.lookup.failures = 0
+		m.lookup.works()
 		m.becomeReleasing(a)
 	default:
 		m.claim.sync()
