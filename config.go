@@ -132,7 +132,8 @@ type Config struct {
 	// Kafka property: metadata.max.age.ms.
 	MetadataMaxAge time.Duration
 	// PartitionAssignmentStrategy lists the assignors that this member offers its
-	// group, the preferred one first. Empty means range, roundrobin.
+	// group, the preferred one first. Empty means range, roundrobin. Rebalances are
+	// cooperative when all of them support that, else eager.
 	//
 	// Kafka property: partition.assignment.strategy.
 	PartitionAssignmentStrategy []assignors.Assignor
@@ -288,7 +289,12 @@ type Config struct {
 	// SASLMechanism is set too it must be the same.
 	SASL SASLClient
 
-	// GroupInstanceID makes this a static member of the group (KIP-345).
+	// GroupInstanceID makes this a static member of the group (KIP-345): closing it
+	// does not leave the group, and when it is started again within SessionTimeout it
+	// gets the same partitions without a rebalance. Each member needs its own; of two
+	// with the same, the older one fails with FENCED_INSTANCE_ID. Brokers must be of
+	// 2.3 or later, else Poll returns an *UnsupportedVersionError. Allowed are up to
+	// 249 of a-z, A-Z, 0-9, '.', '_' and '-'.
 	//
 	// Kafka property: group.instance.id.
 	GroupInstanceID string

@@ -58,6 +58,12 @@
 // [RebalanceListener] is told on the polling goroutine, while the partitions are
 // still owned; there it may commit and seek with the context it gets.
 //
+// With assignors that are eager, such as range, a member gives up all its partitions
+// in each rebalance. With assignors.CooperativeSticky alone (KIP-429) it keeps them,
+// reads on, and gives up only what moves. A live group changes over by two rolling
+// restarts: with CooperativeSticky listed before the old assignor, then by itself.
+// Config.GroupInstanceID makes a static member, whose restart causes no rebalance.
+//
 // # Errors
 //
 // Errors are told apart by errors.As and errors.Is, never by their text. Errors about
@@ -86,7 +92,6 @@
 //
 // # What is not built yet
 //
-// This version speaks the classic group protocol with the range and round-robin
-// assignors, to brokers from 0.10.0 on. A field of Config that asks for more is refused with a
+// This version speaks the classic group protocol, to brokers from 0.10.0 on. A field of Config that asks for more is refused with a
 // *[ConfigError], and a method that is not built returns errors.ErrUnsupported.
 package kafka

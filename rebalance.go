@@ -14,11 +14,12 @@ import "context"
 // that ran them, after the step is complete.
 type RebalanceListener struct {
 	// OnRevoked is called before partitions are given up, while they are still
-	// owned: the place to commit.
+	// owned: the place to commit. Cooperative rebalances give up only what goes to
+	// another member, eager ones everything.
 	OnRevoked func(ctx context.Context, c *Consumer, tps []TopicPartition) error
 	// OnAssigned is called after partitions were assigned and before any record
-	// of them is handed over: the place to seek. It is called with an empty list
-	// when a rebalance brought nothing.
+	// of them is handed over: the place to seek. It gets those that are new, and is
+	// called with an empty list when a rebalance brought nothing.
 	OnAssigned func(ctx context.Context, c *Consumer, tps []TopicPartition) error
 	// OnLost is called when partitions were taken away without a chance to
 	// commit, since the group went on without this member. Nil means that
