@@ -28,7 +28,11 @@ func (s *sentCommits) note(offsets map[TopicPartition]OffsetAndMetadata, md *clu
 		s.last = make(map[TopicPartition]sentCommit)
 	}
 	for tp, o := range offsets {
-		s.last[tp] = sentCommit{offset: o.Offset, topicID: topicID(md, tp.Topic)}
+		id := topicID(md, tp.Topic)
+		if id == ([16]byte{}) { // it is gone, and these are still offsets of it
+			id = s.last[tp].topicID
+		}
+		s.last[tp] = sentCommit{offset: o.Offset, topicID: id}
 	}
 }
 

@@ -31,6 +31,7 @@ func TestOffsetsCommittedForADeletedTopicAreNotThoseOfTheNewOne(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var s sentCommits
 			s.note(offsets(100), md(1))
+			s.note(offsets(100), md(0)) // between the two
 			found := offsets(tc.found)
 			s.correct(found, md(tc.then))
 			want := offsets(tc.found)
