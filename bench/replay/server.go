@@ -238,13 +238,11 @@ func (p *peer) delay(f frame) {
 func apiVersions(version int16) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.Version = min(version, 3)
-	for _, k := range []kmsg.ApiVersionsResponseApiKey{
+	resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{
 		{ApiKey: keyFetch, MinVersion: 4, MaxVersion: fetchFlexible},
 		{ApiKey: keyListOffsets, MinVersion: 1, MaxVersion: 7},
 		{ApiKey: keyMetadata, MinVersion: 1, MaxVersion: 9},
 		{ApiKey: keyAPIVersions, MinVersion: 0, MaxVersion: 3},
-	} {
-		resp.ApiKeys = append(resp.ApiKeys, k)
 	}
 	if version > 3 { // KIP-511: the answer to a version that is not known
 		resp.Version, resp.ErrorCode = 0, 35
