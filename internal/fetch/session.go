@@ -286,8 +286,8 @@ func (s *Session) keepReturned() {
 }
 
 // planFull lists all members. Brokers below Fetch v3 put no cap on an answer, so they
-// are asked for as many partitions as fit at once, in turns. It returns how many bytes
-// may come.
+// are asked for as many partitions as fit at once, in turns. It returns how much room to
+// reserve, never more than limit: else one broker would take what others wait for.
 func (s *Session) planFull(limit int64) int64 {
 	s.Wire.Forgotten = s.Wire.Forgotten[:0]
 	sortMembers(s.members)
@@ -310,7 +310,7 @@ func (s *Session) planFull(limit int64) int64 {
 			}
 			sum += size
 		}
-		limit = sum
+		limit = min(sum, limit) // the first is asked for even if it is larger
 	}
 	s.put(asked[:n])
 	if n < len(asked) {
