@@ -1,10 +1,6 @@
 package fetch
 
-import (
-	"testing"
-
-	"github.com/stretchr/testify/require"
-)
+import "testing"
 
 // Below Fetch v3 a partition's size may be more than all room there is.
 func TestOneOldBrokerDoesNotTakeTheRoomOfAnother(t *testing.T) {
