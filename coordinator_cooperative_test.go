@@ -44,7 +44,9 @@ func TestACooperativeMemberGivesUpOnlyWhatMoves(t *testing.T) {
 		require.Equal(t, []string{
 			"assign [t-0 t-1 t-2 t-3]", fmt.Sprint("revoke ", moved), "assign []", "assign []",
 		}, a.steps(), "two rounds, and nothing that stays is touched")
-		require.Equal(t, []string{"assign []", fmt.Sprint("assign ", moved)}, b.steps())
+		// The second round may begin before the first one got to this member.
+		require.Equal(t, fmt.Sprint("assign ", moved), b.steps()[len(b.steps())-1])
+		require.LessOrEqual(t, len(b.steps()), 2)
 		require.Empty(t, a.lostSoFar())
 
 		joins := subscriptionsIn(t, tb)
