@@ -2,10 +2,14 @@ package conn
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +39,11 @@ func TestMuxRenewsItsAuthentication(t *testing.T) {
 			p.drain()
 		})
 		cfg := ps.config()
-		cfg.Auth = plain(100 * time.Second)
+		var began []time.Time
+		cfg.Auth = authFunc(func(ctx context.Context, host string, rt Exchange) (time.Duration, error) {
+			began = append(began, time.Now())
+			return plain(100*time.Second)(ctx, host, rt)
+		})
 		m := openMux(t, cfg)
 		time.Sleep(84 * time.Second)
 		written := ask(t.Context(), m, "written")
@@ -47,6 +55,8 @@ func TestMuxRenewsItsAuthentication(t *testing.T) {
 			require.NoError(t, (<-answer).err)
 		}
 		require.Len(t, ps.dialled(), 1)
+		require.Len(t, began, 2)
+		require.Equal(t, 104*time.Second, began[1].Sub(began[0]), "what was sent is answered first")
 	})
 }
 
@@ -188,6 +198,26 @@ func TestMuxWhoseRenewalFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// alertConn is a connection whose other side sent an alert before it closed.
+type alertConn struct {
+	net.Conn
+	alert error
+}
+
+func (alertConn) SetReadDeadline(time.Time) error { return nil }
+func (c alertConn) Read([]byte) (int, error)      { return 0, c.alert }
+
+func TestAlertBehindABrokenConnection(t *testing.T) {
+	alert := &net.OpError{Op: "remote error", Err: tls.AlertError(116)}
+	l := &Link{conn: alertConn{alert: alert}}
+	require.Equal(t, error(alert), l.alertBehind(syscall.EPIPE))
+	require.Equal(t, errors.ErrUnsupported, l.alertBehind(errors.ErrUnsupported), "the connection is not broken")
+	l.conn = alertConn{alert: io.EOF}
+	require.Equal(t, error(syscall.EPIPE), l.alertBehind(syscall.EPIPE), "there is no alert")
+	l.raw = l.conn
+	require.Equal(t, error(syscall.EPIPE), l.alertBehind(syscall.EPIPE), "there is no TLS")
 }
 
 func TestClosingAMuxEndsItsRenewal(t *testing.T) {
