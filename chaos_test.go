@@ -103,7 +103,8 @@ type chaosPlan struct {
 	pattern       bool // subscribed by a pattern
 	apps          int
 	release       string
-	uncapped      bool // brokers speak Fetch below v3, which cuts batches
+	uncapped      bool   // brokers speak Fetch below v3, which cuts batches
+	sizes         string // of requests and buffers
 	change        func(*Config)
 }
 
@@ -133,6 +134,7 @@ func planChaos(rng *rand.Rand, manual bool) chaosPlan {
 	noSessions, noAutoCommit := rng.IntN(4) == 0, rng.IntN(2) == 0
 	minBytes := []int32{0, 0, 1, 5000}[rng.IntN(4)]
 	rack := rng.IntN(3) == 0
+	p.sizes = fmt.Sprint(buffered, perPartition, fetchBytes, maxPoll, minBytes, noSessions)
 	p.change = func(c *Config) {
 		c.APIVersion = p.release
 		c.MaxBufferedBytes, c.MaxPartitionFetchBytes, c.FetchMaxBytes = buffered, perPartition, fetchBytes
@@ -370,6 +372,9 @@ func (w *chaosWorld) disturb() {
 		b.DropSessions(node)
 	case 9, 10, 11:
 		code, times := chaosCodes[rng.IntN(len(chaosCodes))], 1+rng.IntN(3)
+		if key == protocol.KeyOffsetFetch && code == protocol.UnknownTopicOrPartition {
+			code = protocol.CoordinatorLoadInProgress // in OffsetFetch v1 it means that nothing is committed
+		}
 		w.note("broker: %s fails %d times: %v", protocol.APIName(key), times, code)
 		rule(b.On(key).Times(times).Fail(int16(code)))
 	case 12:
@@ -614,7 +619,7 @@ func chaosSeeds() []uint64 {
 	if s, err := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64); err == nil {
 		return []uint64{s}
 	}
-	n := 10
+	n := 20
 	if s, err := strconv.Atoi(os.Getenv("CHAOS_SEEDS")); err == nil {
 		n = s
 	}
