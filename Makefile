@@ -46,7 +46,7 @@ $(STATICCHECK):
 	GOBIN=$(@D)/tmp go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 	@mv $(@D)/tmp/staticcheck $@
 
-govulncheck: $(GOVULNCHECK) ## known vulnerabilities in what is used; asks vuln.go.dev
+govulncheck: $(GOVULNCHECK) ## known vulnerabilities in what is used; asks the Go vulnerability database
 	@for m in $(MODULES); do echo "govulncheck $$m"; (cd $$m && $(GOVULNCHECK) ./...); done
 
 $(GOVULNCHECK):

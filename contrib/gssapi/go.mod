@@ -7,7 +7,6 @@ require (
 	github.com/jcmturner/gokrb5/v8 v8.4.4
 	github.com/kafkaconsumer/kafka v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
-	github.com/twmb/franz-go/pkg/kmsg v1.15.1
 )
 
 require (
@@ -17,6 +16,7 @@ require (
 	github.com/jcmturner/rpc/v2 v2.0.3 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // indirect
 	github.com/xdg-go/scram v1.4.0 // indirect
 	github.com/xdg-go/stringprep v1.0.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
