@@ -13,7 +13,7 @@ GOVULNCHECK         := $(CURDIR)/.cache/bin/govulncheck-$(GOVULNCHECK_VERSION)
 # Modules of this repository, the library first.
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard internal/*/go.mod examples/go.mod bench/go.mod contrib/*/go.mod))
 # Kinds of brokers that tests name their subtests after.
-TARGETS   := kfake,0.11.0.3,2.8.2,3.9.2,4.4.0
+TARGETS   := kfake,0.11.0.3,1.1.1,2.8.2,3.9.2,4.4.0
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 # Build constraints differ by system; the system at hand is vetted by "check".
 VET_PLATFORMS := $(filter-out $(shell go env GOOS)/%,linux/amd64 darwin/arm64 windows/amd64)
