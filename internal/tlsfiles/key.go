@@ -109,7 +109,7 @@ var ciphers = map[string]blockCipher{
 }
 
 // maxKeyIterations bounds the time that a file can cost; openssl uses 2048.
-const maxKeyIterations = 10_000_000
+const maxKeyIterations = 2_000_000
 
 // decryptPKCS8 opens an EncryptedPrivateKeyInfo by PBES2.
 func decryptPKCS8(der []byte, password string) ([]byte, error) {
