@@ -14,7 +14,8 @@ import (
 
 // A Deserializer makes a T of a record's key or value. data is nil for null. It is
 // valid until Records.Release and must not be changed or, in general, kept; see the
-// Deserializer at hand. It must be safe for concurrent use if the consumer is used so.
+// Deserializer at hand. It must be safe for concurrent use if the consumer is used so,
+// and must not call the consumer whose records it decodes.
 type Deserializer[T any] interface {
 	Deserialize(topic string, headers Headers, data []byte) (T, error)
 }

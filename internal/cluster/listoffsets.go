@@ -25,9 +25,11 @@ const (
 	EarliestLocal int64 = -4
 )
 
-// The versions of ListOffsets used here: 0 has no look-up by time, and answers
-// in another layout.
+// The versions of ListOffsets used here. Version 0 looks up by the age of segments
+// and not of records, so that it serves for the ends of logs alone, and answers with a
+// list of offsets.
 const (
+	listOffsetsEnds  = 0
 	listOffsetsMin   = 1
 	listOffsetsMax   = 10
 	listOffsetsLocal = 8 // the first that knows EarliestLocal
@@ -186,11 +188,7 @@ func (l *lister) failed(tp protocol.TopicPartition, err error) {
 
 // query asks one leader.
 func (l *lister) query(ctx context.Context, leader int32, queries []offsetQuery) {
-	lowest := int16(listOffsetsMin)
-	if slices.ContainsFunc(queries, func(q offsetQuery) bool { return q.millis == EarliestLocal }) {
-		lowest = listOffsetsLocal
-	}
-	req := conn.Limit(listOffsetsRequest(ctx, queries, l.isolation), lowest, listOffsetsMax)
+	req := conn.Limit(listOffsetsRequest(ctx, queries, l.isolation), lowestFor(queries), listOffsetsMax)
 	resp, err := l.c.Do(ctx, leader, conn.Control, req)
 	answered := map[protocol.TopicPartition]*kmsg.ListOffsetsResponseTopicPartition{}
 	if r, ok := resp.(*kmsg.ListOffsetsResponse); ok {
@@ -212,10 +210,36 @@ func (l *lister) query(ctx context.Context, leader int32, queries []offsetQuery)
 			l.failed(q.tp, fmt.Errorf("ListOffsets: broker %d left the partition out of its answer", leader))
 		case p.ErrorCode != 0:
 			l.failed(q.tp, &CodeError{Node: leader, API: protocol.APIName(protocol.KeyListOffsets), Code: protocol.ErrorCode(p.ErrorCode)})
+		case resp.GetVersion() == listOffsetsEnds:
+			l.answeredOld(q.tp, p.OldStyleOffsets)
 		default:
 			l.answered(q.tp, ListedOffset{Offset: p.Offset, Timestamp: p.Timestamp, LeaderEpoch: p.LeaderEpoch})
 		}
 	}
+}
+
+// lowestFor returns the oldest version that can answer all queries.
+func lowestFor(queries []offsetQuery) int16 {
+	lowest := int16(listOffsetsEnds)
+	for _, q := range queries {
+		switch q.millis {
+		case Latest, Earliest:
+		case EarliestLocal:
+			lowest = max(lowest, listOffsetsLocal)
+		default:
+			lowest = max(lowest, listOffsetsMin)
+		}
+	}
+	return lowest
+}
+
+// answeredOld takes in an answer of version 0: at most one offset was asked for.
+func (l *lister) answeredOld(tp protocol.TopicPartition, offsets []int64) {
+	if len(offsets) == 0 {
+		l.failed(tp, errors.New("ListOffsets: an answer without an offset"))
+		return
+	}
+	l.answered(tp, ListedOffset{Offset: offsets[0], Timestamp: -1, LeaderEpoch: -1})
 }
 
 func (l *lister) answered(tp protocol.TopicPartition, offset ListedOffset) {

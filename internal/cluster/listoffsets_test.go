@@ -139,18 +139,28 @@ func TestListOffsetsAsksWhatItIsToldTo(t *testing.T) {
 	})
 }
 
-func TestListOffsetsNeedsVersion1(t *testing.T) {
+func TestListOffsetsOfABrokerBefore0101(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		table := testbroker.DefaultVersions()
 		table[protocol.KeyListOffsets] = testbroker.VersionRange{}
 		tb := testbroker.New(t, testbroker.WithVersions(table))
 		tb.CreateTopic("t", 1)
+		tb.ProduceValues("t", 0, "a", "b", "c")
+		tb.SetLogStart("t", 0, 1)
 		c := start(t, tb, nil, "t")
-		_, errs := c.ListOffsets(t.Context(), map[protocol.TopicPartition]int64{tp("t", 0): Latest}, 0)
-		var unsupported *protocol.UnsupportedVersionError
-		require.ErrorAs(t, errs[tp("t", 0)], &unsupported)
-		require.Equal(t, int32(1), unsupported.Broker)
-		require.Zero(t, tb.Count(protocol.KeyListOffsets))
+		for timestamp, want := range map[int64]int64{Latest: 3, Earliest: 1} {
+			found, errs := c.ListOffsets(t.Context(), map[protocol.TopicPartition]int64{tp("t", 0): timestamp}, 0)
+			require.Empty(t, errs)
+			require.Equal(t, ListedOffset{Offset: want, Timestamp: -1, LeaderEpoch: -1}, found[tp("t", 0)])
+		}
+		asked := tb.Count(protocol.KeyListOffsets)
+		for _, timestamp := range []int64{1234, EarliestLocal} {
+			_, errs := c.ListOffsets(t.Context(), map[protocol.TopicPartition]int64{tp("t", 0): timestamp}, 0)
+			var unsupported *protocol.UnsupportedVersionError
+			require.ErrorAs(t, errs[tp("t", 0)], &unsupported)
+			require.Equal(t, int32(1), unsupported.Broker)
+		}
+		require.Equal(t, asked, tb.Count(protocol.KeyListOffsets), "nothing is sent that a broker does not know")
 	})
 }
 
