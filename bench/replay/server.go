@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	keyProduce     = 0
 	keyFetch       = 1
 	keyListOffsets = 2
 	keyMetadata    = 3
@@ -239,6 +240,7 @@ func apiVersions(version int16) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.Version = min(version, 3)
 	resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{
+		{ApiKey: keyProduce, MinVersion: 3, MaxVersion: 9}, // not served: librdkafka sees by it that v2 batches are known
 		{ApiKey: keyFetch, MinVersion: 4, MaxVersion: fetchFlexible},
 		{ApiKey: keyListOffsets, MinVersion: 1, MaxVersion: 7},
 		{ApiKey: keyMetadata, MinVersion: 1, MaxVersion: 9},

@@ -21,9 +21,9 @@ func writeResults(folder string, s *suite, rows []row) error {
 
 func markdown(s *suite, rows []row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Results\n\nMade by `make bench-full` on %s: %s, %d cores, %s/%s, %s.\n",
+	fmt.Fprintf(&b, "# Results\n\nMade by `cmd/bench` on %s: %s, %d cores, %s/%s, %s.\n",
 		time.Now().Format("2006-01-02"), cpuModel(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-	fmt.Fprintf(&b, "Each client ran %d times for %v in a process of its own, all clients in turn; the figures are medians.\n", s.runs, s.window)
+	fmt.Fprintf(&b, "Each client ran %d time(s) for %v in a process of its own, all clients in turn; the figures are medians.\n", s.runs, s.window)
 	if s.kafka != "" {
 		fmt.Fprintf(&b, "Kafka is %s.\n", s.kafka)
 	}
