@@ -362,8 +362,8 @@ func TestAuthorizationDeniedIsLoudAndQuiet(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 				cfg := fast(b)
 				cfg.GroupID = "g"
+				tc.deny(b) // first: the coordinator is looked up as soon as there is a consumer
 				c := openConsumer(t, cfg)
-				tc.deny(b)
 				require.NoError(t, c.Subscribe([]string{"t"}))
 				began, told := time.Now(), 0
 				for time.Since(began) < 10*time.Second {
