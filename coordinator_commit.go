@@ -40,6 +40,7 @@ type commitCall struct {
 	offsets   map[TopicPartition]OffsetAndMetadata // not committed yet
 	failed    map[TopicPartition]error
 	refused   error // the whole call
+	unknown   map[TopicPartition]unknownAnswers
 	failures  int
 	notBefore time.Time
 	cause     error // of the last try's failure; guarded by commitQueue.mu
@@ -47,7 +48,8 @@ type commitCall struct {
 
 // commit commits offsets and waits. Failures that may pass are retried until ctx
 // ends; the error then wraps ctx's and the last failure. Partitions for which a
-// later commit was sent meanwhile are left to that one.
+// later commit was sent meanwhile are left to that one, and those that do not exist
+// are given up once metadata confirms it.
 func (co *coordinator) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
 	return co.commitSync(ctx, offsets, false)
 }

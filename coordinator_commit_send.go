@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/cluster"
 	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/internal/group"
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -161,6 +162,9 @@ func (q *commitQueue) takeAnswer(co *coordinator, c *commitCall, offsets map[Top
 	for tp := range c.offsets {
 		_, asked := offsets[tp]
 		err := a.of(tp)
+		if asked {
+			c.noteUnknown(tp, err)
+		}
 		switch {
 		case q.sent[tp] < c.id:
 			continue // it came in after the request went out
@@ -169,7 +173,7 @@ func (q *commitQueue) takeAnswer(co *coordinator, c *commitCall, offsets map[Top
 		case !asked:
 			err = fmt.Errorf("a later commit of the partition failed: %w", firstError(q.causeOf(c), errNotAnswered))
 			c.failed[tp] = co.groupError("", err)
-		case err != nil && isOvertaken(err) && c.mayWait(), err != nil && c.retries && !isFinalCommit(err) && !c.givesUp(err):
+		case err != nil && isOvertaken(err) && c.mayWait(), err != nil && c.retries && !isFinalCommit(err) && !co.isGone(c, tp, err):
 			again = err
 			continue
 		case err != nil && isAboutGroup(err):
@@ -222,10 +226,59 @@ func isOvertaken(err error) bool {
 // broker that has just started may not know it yet.
 const goneAfter = 3
 
-// givesUp reports that a commit is not worth another try.
-func (call *commitCall) givesUp(err error) bool {
-	code, _ := answeredCode(err)
-	return call.last && code == protocol.UnknownTopicOrPartition && call.failures+1 >= goneAfter
+// goneFor is how long they must have said so when nothing is about to end. Metadata is
+// confirmed by answers so far apart too.
+const goneFor = time.Second
+
+// unknownAnswers counts the answers that a partition does not exist.
+type unknownAnswers struct {
+	count int
+	since time.Time
+}
+
+// noteUnknown takes in an answer about one partition.
+func (call *commitCall) noteUnknown(tp TopicPartition, err error) {
+	if code, _ := answeredCode(err); code != protocol.UnknownTopicOrPartition {
+		return
+	}
+	if call.unknown == nil {
+		call.unknown = map[TopicPartition]unknownAnswers{}
+	}
+	u := call.unknown[tp]
+	if u.count == 0 {
+		u.since = time.Now()
+	}
+	u.count++
+	call.unknown[tp] = u
+}
+
+// isGone reports that a commit is not worth another try since its partition does not
+// exist: the coordinator said so again and again, and metadata, which is asked for
+// anew, agrees. Metadata of a topic that nothing is read from is not kept; the
+// coordinator's word is enough there, as it is when a rebalance or Close waits.
+func (co *coordinator) isGone(call *commitCall, tp TopicPartition, err error) bool {
+	if code, _ := answeredCode(err); code != protocol.UnknownTopicOrPartition {
+		return false
+	}
+	u := call.unknown[tp]
+	if call.last {
+		return call.failures+1 >= goneAfter
+	}
+	co.cl.Refresh()
+	return u.count >= goneAfter && time.Since(u.since) >= goneFor && !exists(co.cl.Metadata(), tp)
+}
+
+// exists reports that a partition is in the metadata, and its topic is not confirmed to
+// be gone.
+func exists(md *cluster.Metadata, tp TopicPartition) bool {
+	t := md.Topic(tp.Topic)
+	if t == nil {
+		return false
+	}
+	if t.Err == protocol.UnknownTopicOrPartition {
+		return !t.UnknownConfirmed()
+	}
+	return t.Err != protocol.None || int(tp.Partition) < len(t.Partitions)
 }
 
 // mayWait: a sync commit waits as long as its caller, an async one for a while.

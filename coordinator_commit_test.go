@@ -219,6 +219,39 @@ func TestACommitThatIsRefusedForTheGenerationMakesTheMemberJoinAgain(t *testing.
 	}
 }
 
+// Metadata of a topic that nothing is read from is not kept; a topic that is there, or
+// appears in time, is waited for.
+func TestACommitForATopicThatIsNotKnown(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		create bool
+		tp     TopicPartition
+		want   error
+	}{
+		{"it does not exist", false, TopicPartition{Topic: "u"}, protocol.UnknownTopicOrPartition},
+		{"it appears", true, TopicPartition{Topic: "u"}, nil},
+		{"its topic has fewer partitions", false, inTopic(9), protocol.UnknownTopicOrPartition},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+				m := newTestMember(t, tb, nil)
+				if tt.create {
+					time.AfterFunc(900*time.Millisecond, func() { tb.CreateTopic("u", 1) })
+				}
+				both := map[TopicPartition]OffsetAndMetadata{inTopic(0): {Offset: 5}, tt.tp: {Offset: 6}}
+				began := time.Now()
+				err := m.co.commit(timeoutOf(t, time.Minute), both)
+				require.ErrorIs(t, err, tt.want)
+				require.Less(t, time.Since(began), 4*time.Second)
+				require.Equal(t, int64(5), committedOffset(tb, 0))
+				if tt.create {
+					require.Equal(t, int64(6), tb.CommittedOffset("g", "u", 0))
+				}
+			})
+		})
+	}
+}
+
 func TestCommitErrorsOfOnePartition(t *testing.T) {
 	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
 		m := newTestMember(t, tb, nil).subscribe("t").run()

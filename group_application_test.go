@@ -293,3 +293,66 @@ func TestADeletedTopicHoldsUpNeitherARebalanceNorClose(t *testing.T) {
 		require.Equal(t, int64(100), b.CommittedOffset("g", "t", 1))
 	})
 }
+
+// A commit by the application waits a little longer, and says what was not stored.
+func TestADeletedTopicHoldsUpNoCommit(t *testing.T) {
+	u := TopicPartition{Topic: "u"}
+	gone := func(t *testing.T, b *testbroker.Cluster, commit func() error) {
+		began := time.Now()
+		err := commit()
+		require.GreaterOrEqual(t, time.Since(began), time.Second, "it may be about to appear")
+		require.Less(t, time.Since(began), 4*time.Second)
+		require.ErrorIs(t, err, protocol.UnknownTopicOrPartition)
+		var at *PartitionError
+		require.ErrorAs(t, err, &at)
+		require.Equal(t, u, at.TopicPartition())
+		require.NotContains(t, err.Error(), "t-")
+		require.Equal(t, int64(100), b.CommittedOffset("g", "t", 0))
+		require.Equal(t, int64(100), b.CommittedOffset("g", "t", 1))
+	}
+	for name, test := range map[string]func(*testing.T, *testbroker.Cluster, *Consumer, *RebalanceListener){
+		"Commit": func(t *testing.T, b *testbroker.Cluster, c *Consumer, _ *RebalanceListener) {
+			b.DeleteTopic("u")
+			gone(t, b, func() error { return c.Commit(t.Context()) })
+		},
+		"CommitOffsets": func(t *testing.T, b *testbroker.Cluster, c *Consumer, _ *RebalanceListener) {
+			b.DeleteTopic("u")
+			gone(t, b, func() error {
+				return c.CommitOffsets(t.Context(), map[TopicPartition]OffsetAndMetadata{
+					inTopic(0): {Offset: 100}, inTopic(1): {Offset: 100}, u: {Offset: 10},
+				})
+			})
+		},
+		"Commit inside OnRevoked": func(t *testing.T, b *testbroker.Cluster, c *Consumer, l *RebalanceListener) {
+			called := false
+			l.OnRevoked = func(ctx context.Context, c *Consumer, _ []TopicPartition) error {
+				called = true
+				gone(t, b, func() error { return c.Commit(ctx) })
+				return nil
+			}
+			b.DeleteTopic("u")
+			require.NoError(t, c.Unsubscribe(t.Context()))
+			require.True(t, called)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+				b.CreateTopic("u", 1)
+				produce(b, "u", 0, 10)
+				var listener RebalanceListener
+				c := joiner(t, b, func(c *Config) {
+					change(c)
+					c.Topics, c.MetadataMaxAge = []string{"t", "u"}, time.Minute
+					c.RebalanceListener.OnRevoked = func(ctx context.Context, c *Consumer, tps []TopicPartition) error {
+						if listener.OnRevoked == nil {
+							return nil
+						}
+						return listener.OnRevoked(ctx, c, tps)
+					}
+				})
+				pollN(t, c, 210)
+				test(t, b, c, &listener)
+			})
+		})
+	}
+}
