@@ -50,11 +50,11 @@ func TestSessionsAreRenewedUnderLoad(t *testing.T) {
 		}
 
 		f.java.CreateTopic(t, "flowing", 3, nil)
-		end := time.Now().Add(load)
 		var runs []*run
 		for name, cfg := range kinds {
-			runs = append(runs, startRun(t, name, cfg, end))
+			runs = append(runs, startRun(t, name, cfg, load))
 		}
+		end := time.Now().Add(load)
 		produced := 0
 		for time.Now().Before(end) {
 			fill(t, f.java, "flowing", 60)
@@ -73,6 +73,9 @@ func TestSessionsAreRenewedUnderLoad(t *testing.T) {
 	})
 }
 
+// startsWithin bounds how long the other runs take to start.
+const startsWithin = 30 * time.Second
+
 // A run is a member of a group of its own that reads until it was told how much.
 type run struct {
 	name       string
@@ -85,7 +88,7 @@ type run struct {
 	dialsEarly int64
 }
 
-func startRun(t *testing.T, name string, cfg kafka.Config, end time.Time) *run {
+func startRun(t *testing.T, name string, cfg kafka.Config, load time.Duration) *run {
 	t.Helper()
 	r := &run{name: name, wire: &wire{}, done: make(chan struct{})}
 	cfg.Dialer, cfg.GroupID, cfg.HeartbeatInterval = r.wire.dial, "flowing-"+name, 300*time.Millisecond
@@ -99,7 +102,7 @@ func startRun(t *testing.T, name string, cfg kafka.Config, end time.Time) *run {
 		require.NoError(t, err)
 	}
 	r.dialsEarly = r.wire.dials.Load()
-	go r.poll(t.Context(), end.Add(patience))
+	go r.poll(t.Context(), time.Now().Add(startsWithin+load+patience))
 	return r
 }
 
