@@ -156,6 +156,26 @@ func ExampleConsumer_Records() {
 	// plums
 }
 
+// A job that reads what is there now, and ends.
+func ExampleConsumer_RecordsUntilEnd() {
+	cluster, cfg := startCluster("apples", "pears")
+	defer cluster.Close()
+	c := must(kafka.NewConsumer(ctx, cfg))
+	defer c.Close(ctx)
+	check(c.Subscribe([]string{"orders"}))
+
+	for r, err := range c.RecordsUntilEnd(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		fmt.Println(string(r.Value))
+	}
+	// Output:
+	// apples
+	// pears
+}
+
 func ExampleConsumer_Messages() {
 	cluster, cfg := startCluster("apples", "pears")
 	defer cluster.Close()
