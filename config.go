@@ -229,8 +229,9 @@ type Config struct {
 	//
 	// Kafka property: ssl.cipher.suites.
 	SSLCiphers []string
-	// APIVersion is the Kafka release to be compatible with, such as "0.9" or
-	// "2.3": no newer form of a request is used. Empty means to ask each broker.
+	// APIVersion is the Kafka release to be compatible with, such as "2.3":
+	// no newer form of a request is used. Empty means to ask each broker. Releases
+	// below 0.10.0 are not built yet.
 	//
 	// kafka-python: api_version.
 	APIVersion string
@@ -244,12 +245,13 @@ type Config struct {
 	//
 	// Kafka property: connections.max.idle.ms.
 	ConnectionsMaxIdle time.Duration
-	// MetricReporters are told of each metric that appears, changes and goes.
+	// MetricReporters are told of each metric that appears, changes and goes. Not
+	// built yet.
 	//
 	// Kafka property: metric.reporters.
 	MetricReporters []MetricReporter
 	// MetricsNumSamples and MetricsSampleWindow are over how many windows of what
-	// length rates, averages and maxima are taken. Zero means 2 and 30s.
+	// length rates, averages and maxima are taken. Zero means 2 and 30s. Not built yet.
 	//
 	// Kafka properties: metrics.num.samples, metrics.sample.window.ms.
 	MetricsNumSamples   int
@@ -299,12 +301,12 @@ type Config struct {
 	// Kafka property: group.instance.id.
 	GroupInstanceID string
 	// GroupProtocol is GroupProtocolClassic, which empty means too, or
-	// GroupProtocolConsumer (KIP-848).
+	// GroupProtocolConsumer (KIP-848), which is not built yet.
 	//
 	// Kafka property: group.protocol.
 	GroupProtocol GroupProtocol
 	// GroupRemoteAssignor is the broker's assignor to use with
-	// GroupProtocolConsumer.
+	// GroupProtocolConsumer. Not built yet.
 	//
 	// Kafka property: group.remote.assignor.
 	GroupRemoteAssignor string
@@ -325,7 +327,7 @@ type Config struct {
 	// Kafka property: allow.auto.create.topics (whose default is true).
 	AllowAutoCreateTopics bool
 	// ClientDNSLookup is DNSUseAllIPs, which empty means too, or
-	// DNSResolveCanonicalBootstrapServersOnly.
+	// DNSResolveCanonicalBootstrapServersOnly, which is not built yet.
 	//
 	// Kafka property: client.dns.lookup.
 	ClientDNSLookup ClientDNSLookup

@@ -24,10 +24,10 @@
 // # Three ways to read
 //
 // [Consumer.Poll] returns a batch. [Consumer.Records] is an iterator over single
-// records, and [Consumer.Messages] a channel of them. Each takes part in the group's
-// rebalances, runs callbacks and commits automatically on the way. [Typed] gives all
-// three with keys and values decoded, by [String], [JSON] and others or by a
-// [Deserializer] of one's own.
+// records (one with an end is [Consumer.RecordsUntilEnd]), and [Consumer.Messages] a
+// channel of them. Each takes part in the group's rebalances, runs callbacks and
+// commits automatically on the way. [Typed] gives all three with keys and values
+// decoded, by [String], [JSON] and others or by a [Deserializer] of one's own.
 //
 // Which partitions are read is said by [Consumer.Subscribe] (or Config.Topics),
 // [Consumer.SubscribePattern] or, without rebalances, [Consumer.Assign]. Without a
@@ -92,6 +92,7 @@
 //
 // # What is not built yet
 //
-// This version speaks the classic group protocol, to brokers from 0.10.0 on. A field of Config that asks for more is refused with a
-// *[ConfigError], and a method that is not built returns errors.ErrUnsupported.
+// This version speaks the classic group protocol, to brokers from 0.10.0 on. A field
+// of Config that asks for more is refused with a *[ConfigError], and a method or
+// function that is not built returns errors.ErrUnsupported.
 package kafka

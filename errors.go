@@ -64,7 +64,7 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("kafka: Config.%s = %s: %s", e.Field, e.Value, e.Reason)
 }
 
-// An ArgumentError says that an argument of a call cannot be.
+// An ArgumentError says that an argument of a call is not allowed.
 type ArgumentError struct {
 	Argument string // such as "topics"
 	Value    string // what it was

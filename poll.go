@@ -14,8 +14,8 @@ import (
 const standingFaultAfter = time.Second
 
 // Poll returns at most MaxPollRecords records, taken fairly over the partitions, or
-// an error, never both. It takes part in rebalances, runs callbacks and commits
-// automatically on the way.
+// an error, never both: with an error they are nil. It takes part in rebalances, runs
+// callbacks and commits automatically on the way.
 //
 // It waits for records until timeout is over and then returns none. Zero: only what
 // is buffered; negative: until there are records or ctx ends. When ctx ends, Poll
@@ -24,8 +24,8 @@ const standingFaultAfter = time.Second
 // A partition at fault (a *CorruptRecordError, a *NoOffsetForPartitionError, …)
 // stops, and the others go on. Its error, a *PartitionError, comes once behind the
 // records before it, and again from each Poll whose timeout passed without records
-// (a negative timeout: after a second without any), until the partition is sought,
-// paused or lost.
+// (a negative timeout: after a second without any), until a Seek or Pause of the
+// partition, or its loss.
 //
 // Further errors: ErrNotSubscribed, ErrConcurrentPoll, ErrInCallback, ErrClosed, a
 // *PollIntervalError, errors of the listener, and what brokers refuse, as
