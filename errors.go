@@ -21,7 +21,7 @@ type UnsupportedVersionError = protocol.UnsupportedVersionError
 var (
 	// ErrClosed is returned by every method after Close, and by a call that
 	// Close ended. errors.Is(ErrClosed, net.ErrClosed) holds.
-	ErrClosed = fmt.Errorf("kafka: consumer closed: %w", net.ErrClosed)
+	ErrClosed error = closedError{}
 
 	// ErrConcurrentPoll is returned by Poll, Records and Messages while another
 	// of them is running. The error that wraps it names the other one.
@@ -51,6 +51,13 @@ var (
 	// ErrBatchTooLarge is what a *BatchTooLargeError unwraps to.
 	ErrBatchTooLarge = errors.New("kafka: batch is larger than Config.MaxBatchBytes")
 )
+
+// closedError is the type of ErrClosed.
+type closedError struct{}
+
+func (closedError) Error() string { return "kafka: consumer closed" }
+
+func (closedError) Unwrap() error { return net.ErrClosed }
 
 // A ConfigError is one fault of a Config. NewConsumer reports all faults at
 // once, joined; errors.As finds the first.

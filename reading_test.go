@@ -478,3 +478,25 @@ func TestErrorOfAListenerComesFromTheCallThatRanIt(t *testing.T) {
 		require.Len(t, pollN(t, c, 5), 5)
 	})
 }
+
+func TestRecordsBesideAnErrorAreEmpty(t *testing.T) {
+	var records *Records
+	require.Zero(t, records.Len())
+	for range records.All() {
+		t.Fatal("there is none")
+	}
+	for range records.Partition(tp0) {
+		t.Fatal("there is none")
+	}
+	require.Empty(t, records.Partitions())
+	require.Empty(t, records.NextOffsets())
+	records.Release()
+
+	var typed *TypedRecords[string, string]
+	require.Zero(t, typed.Len())
+	for range typed.All() {
+		t.Fatal("there is none")
+	}
+	require.Empty(t, typed.NextOffsets())
+	typed.Release()
+}

@@ -11,6 +11,7 @@ import (
 
 // Records are the records that one Poll returned, in the order of each partition.
 // It may be read by several goroutines at once, but not while Release is called.
+// A nil *Records, which comes beside an error, is empty.
 type Records struct {
 	list     *cutList // nil: none, or released
 	marks    []mark   // one for each cut
@@ -94,7 +95,7 @@ func (m *recordsMaker) newMarks(n int) []mark {
 
 // Len returns the number of records.
 func (r *Records) Len() int {
-	if r.list == nil {
+	if r == nil || r.list == nil {
 		return 0
 	}
 	return r.marks[len(r.marks)-1].end
@@ -113,7 +114,7 @@ func (r *Records) All() iter.Seq[Record] {
 }
 
 func (r *Records) cuts() []fetch.Cut {
-	if r.list == nil {
+	if r == nil || r.list == nil {
 		return nil
 	}
 	return r.list.cuts
@@ -163,8 +164,9 @@ func (r *Records) At(i int) Record {
 
 // Partitions returns the partitions that have records, in the order of All.
 func (r *Records) Partitions() []TopicPartition {
-	tps := make([]TopicPartition, 0, len(r.marks))
-	for i := range r.cuts() {
+	cuts := r.cuts()
+	tps := make([]TopicPartition, 0, len(cuts))
+	for i := range cuts {
 		tps = append(tps, r.marks[i].tp)
 	}
 	return slices.Compact(tps)
@@ -185,6 +187,9 @@ func (r *Records) Partition(tp TopicPartition) iter.Seq[Record] {
 // NextOffsets returns the positions behind these records: what to commit once all
 // of them are worked off. It includes offsets that follow and hold nothing visible.
 func (r *Records) NextOffsets() map[TopicPartition]OffsetAndMetadata {
+	if r == nil {
+		return nil
+	}
 	next := make(map[TopicPartition]OffsetAndMetadata, len(r.marks))
 	for _, m := range r.marks {
 		if m.known {
@@ -200,7 +205,7 @@ func (r *Records) NextOffsets() map[TopicPartition]OffsetAndMetadata {
 // collector does its work. Calling it twice does nothing. In a program built with
 // -race the memory is overwritten, so that use after Release shows.
 func (r *Records) Release() {
-	if !r.released {
+	if r != nil && !r.released {
 		r.released = true
 		fetch.Recycle()
 		if r.list != nil {
@@ -218,7 +223,7 @@ func releaseCuts(cuts []fetch.Cut) {
 }
 
 func (r *Records) checkReleased(method string) {
-	if r.released {
+	if r != nil && r.released {
 		panic("kafka: Records." + method + " called after Release")
 	}
 }

@@ -81,14 +81,20 @@ type TypedRecord[K, V any] struct {
 	Value V
 }
 
-// TypedRecords are the records that one Poll of a TypedConsumer returned.
+// TypedRecords are the records that one Poll of a TypedConsumer returned. A nil
+// *TypedRecords, which comes beside an error, is empty.
 type TypedRecords[K, V any] struct {
 	raw     *Records
 	records []TypedRecord[K, V]
 }
 
 // Len returns the number of records.
-func (r *TypedRecords[K, V]) Len() int { return len(r.records) }
+func (r *TypedRecords[K, V]) Len() int {
+	if r == nil {
+		return 0
+	}
+	return len(r.records)
+}
 
 // At returns record i, counted from 0.
 func (r *TypedRecords[K, V]) At(i int) TypedRecord[K, V] {
@@ -99,6 +105,9 @@ func (r *TypedRecords[K, V]) At(i int) TypedRecord[K, V] {
 // All ranges over the records, partition by partition. It panics after Release.
 func (r *TypedRecords[K, V]) All() iter.Seq[TypedRecord[K, V]] {
 	return func(yield func(TypedRecord[K, V]) bool) {
+		if r == nil {
+			return
+		}
 		r.raw.checkReleased("All")
 		for _, rec := range r.records {
 			if !yield(rec) {
@@ -110,13 +119,18 @@ func (r *TypedRecords[K, V]) All() iter.Seq[TypedRecord[K, V]] {
 
 // NextOffsets is Records.NextOffsets.
 func (r *TypedRecords[K, V]) NextOffsets() map[TopicPartition]OffsetAndMetadata {
+	if r == nil {
+		return nil
+	}
 	return r.raw.NextOffsets()
 }
 
 // Release is Records.Release.
 func (r *TypedRecords[K, V]) Release() {
-	r.raw.Release()
-	r.records = nil
+	if r != nil {
+		r.raw.Release()
+		r.records = nil
+	}
 }
 
 // A TypedConsumer reads the records of a Consumer decoded. A record that does not

@@ -173,13 +173,13 @@ func apiVersionsHint(err error, overTLS bool) error {
 	switch {
 	case isHangUp(err) && overTLS:
 		return &hintError{err, "a broker that does not accept this client's certificate, or wants one, may do so, " +
-			"and so do brokers older than 0.10 (set APIVersion for those)"}
+			"and so do brokers older than 0.10, which are not supported"}
 	case isHangUp(err):
 		return &hintError{err, "a listener that wants TLS does so (is SecurityProtocol right for this port?), " +
-			"and so do brokers older than 0.10 (set APIVersion for those)"}
+			"and so do brokers older than 0.10, which are not supported"}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &hintError{err, "it is slow, or not a Kafka broker, or TLS is missing; brokers of version 0.9 never answer this request " +
-			"(set APIVersion for those)"}
+		return &hintError{err, "it is slow, or not a Kafka broker, or TLS is missing; brokers of version 0.9, which " +
+			"are not supported, never answer this request"}
 	case errors.As(err, &malformed), errors.Is(err, ErrOutOfOrder):
 		return &hintError{err, "is this a Kafka broker, and SecurityProtocol right for this port?"}
 	}

@@ -117,9 +117,9 @@ func TestNegotiationFailures(t *testing.T) {
 		text   string
 		after  time.Duration
 	}{
-		{"a broker that closes, as 0.8 does", func(p *peer, r request) {}, "older than 0.10 (set APIVersion", 0},
+		{"a broker that closes, as 0.8 does", func(p *peer, r request) {}, "older than 0.10, which are not supported", 0},
 		{"a broker that is silent, as 0.9 is", func(p *peer, r request) { p.drain() }, "no answer to ApiVersions within 2s", 2 * time.Second},
-		{"silence names APIVersion", func(p *peer, r request) { p.drain() }, "0.9 never answer this request (set APIVersion", 2 * time.Second},
+		{"silence names old brokers", func(p *peer, r request) { p.drain() }, "which are not supported, never answer this request", 2 * time.Second},
 		{"a TLS listener", func(p *peer, r request) { p.Write([]byte{0x15, 3, 3, 0, 2, 2, 0x46}); p.drain() }, "TLS", 0},
 		{"a web server", func(p *peer, r request) { p.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }, "HTTP", 0},
 		{"garbage", func(p *peer, r request) { p.Write([]byte{0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9}); p.drain() }, "correlation id", 0},
