@@ -30,7 +30,7 @@ func (c *Consumer) Commit(ctx context.Context) error {
 		positions = c.fetcher.table.Positions()
 		c.fetcher.mu.Unlock()
 	})
-	return c.commit(ctx, publicOffsets(positions))
+	return c.commit(ctx, commitmentOf(positions))
 }
 
 // CommitOffsets commits the given offsets, of partitions that with a subscription
@@ -43,15 +43,15 @@ func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition
 	if err := checkOffsets(offsets); err != nil {
 		return err
 	}
-	return c.commit(ctx, maps.Clone(offsets))
+	return c.commit(ctx, c.commitmentTo(offsets))
 }
 
-func (c *Consumer) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
-	c.markDone(offsets)
+func (c *Consumer) commit(ctx context.Context, what commitment) error {
+	c.markDone(what)
 	nested := c.nested(ctx)
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	err := c.orClosed(c.commitNow(offsets, func() error { return c.coord.commit(ctx, offsets) }))
+	err := c.orClosed(c.commitNow(what, func() error { return c.coord.commitSync(ctx, what) }))
 	if !nested {
 		err = errors.Join(err, c.runDueCallbacks(ctx))
 	}
@@ -59,11 +59,11 @@ func (c *Consumer) commit(ctx context.Context, offsets map[TopicPartition]Offset
 }
 
 // markDone notes that the application commits offsets.
-func (c *Consumer) markDone(offsets map[TopicPartition]OffsetAndMetadata) {
+func (c *Consumer) markDone(what commitment) {
 	c.fetcher.mu.Lock()
 	defer c.fetcher.mu.Unlock()
-	for tp, o := range offsets {
-		c.fetcher.table.MarkDone(tp, o.Offset)
+	for tp, o := range what.offsets {
+		c.fetcher.table.MarkDone(tp, o.Offset, what.topics[tp])
 	}
 }
 
@@ -81,24 +81,24 @@ func (c *Consumer) runDueCallbacks(ctx context.Context) error {
 }
 
 // commitNow commits and notes what was stored.
-func (c *Consumer) commitNow(offsets map[TopicPartition]OffsetAndMetadata, commit func() error) error {
-	if len(offsets) == 0 {
+func (c *Consumer) commitNow(what commitment, commit func() error) error {
+	if len(what.offsets) == 0 {
 		return nil
 	}
 	err := commit()
-	c.noteCommitted(offsets, err)
+	c.noteCommitted(what, err)
 	return publicError(err)
 }
 
 // noteCommitted remembers which offsets are stored, so that they are not committed
 // automatically once more.
-func (c *Consumer) noteCommitted(offsets map[TopicPartition]OffsetAndMetadata, err error) {
+func (c *Consumer) noteCommitted(what commitment, err error) {
 	failed := partitionErrors(err)
 	c.fetcher.mu.Lock()
 	defer c.fetcher.mu.Unlock()
-	for tp, o := range offsets {
+	for tp, o := range what.offsets {
 		if failed.of(tp) == nil {
-			c.fetcher.table.MarkCommitted(tp, o.Offset)
+			c.fetcher.table.MarkCommitted(tp, o.Offset, what.topics[tp])
 		}
 	}
 }
@@ -114,9 +114,9 @@ func (c *Consumer) commitDone(ctx context.Context) error {
 	if len(done) == 0 {
 		return nil
 	}
-	offsets := publicOffsets(done)
-	err := c.commitNow(offsets, func() error { return c.coord.commitLast(ctx, offsets) })
-	c.tellOnCommit(offsets, err)
+	what := commitmentOf(done)
+	err := c.commitNow(what, func() error { return c.coord.commitLast(ctx, what) })
+	c.tellOnCommit(what.offsets, err)
 	return err
 }
 
@@ -135,23 +135,25 @@ func (c *Consumer) CommitAsync(offsets map[TopicPartition]OffsetAndMetadata,
 	if err := checkOffsets(offsets); err != nil {
 		return err
 	}
-	offsets = maps.Clone(offsets)
-	if offsets == nil {
+	var what commitment
+	if offsets != nil {
+		what = c.commitmentTo(offsets)
+	} else {
 		c.onReader(func() {
 			c.fetcher.mu.Lock()
-			offsets = publicOffsets(c.fetcher.table.Positions())
+			what = commitmentOf(c.fetcher.table.Positions())
 			c.fetcher.mu.Unlock()
 		})
 	}
-	c.markDone(offsets)
-	c.coord.commitAsync(offsets, func(err error) {
-		c.noteCommitted(offsets, err)
+	c.markDone(what)
+	c.coord.commitUnawaited(what, func(err error) {
+		c.noteCommitted(what, err)
 		err = publicError(err)
 		if callback == nil {
-			c.tellOnCommit(offsets, err)
+			c.tellOnCommit(what.offsets, err)
 			return
 		}
-		c.callbacks.add(func(ctx context.Context) { callback(ctx, offsets, err) })
+		c.callbacks.add(func(ctx context.Context) { callback(ctx, what.offsets, err) })
 		c.disturb()
 	})
 	return nil
@@ -210,12 +212,30 @@ func checkOffsets(offsets map[TopicPartition]OffsetAndMetadata) error {
 	return errors.Join(errs...)
 }
 
-func publicOffsets(offsets map[TopicPartition]fetch.Offset) map[TopicPartition]OffsetAndMetadata {
-	m := make(map[TopicPartition]OffsetAndMetadata, len(offsets))
-	for tp, o := range offsets {
-		m[tp] = OffsetAndMetadata{Offset: o.Offset}.WithLeaderEpoch(o.Epoch)
+// A commitment is what to commit, and which topics it is of: OffsetCommit names them,
+// and a name may mean a new topic by the time the request is sent.
+type commitment struct {
+	offsets map[TopicPartition]OffsetAndMetadata
+	topics  map[TopicPartition][16]byte // ids, as they were when the offsets were read; absent or zero: not known
+}
+
+func commitmentOf(read map[TopicPartition]fetch.Offset) commitment {
+	what := commitment{
+		offsets: make(map[TopicPartition]OffsetAndMetadata, len(read)),
+		topics:  make(map[TopicPartition][16]byte, len(read)),
 	}
-	return m
+	for tp, o := range read {
+		what.offsets[tp] = OffsetAndMetadata{Offset: o.Offset}.WithLeaderEpoch(o.Epoch)
+		what.topics[tp] = o.TopicID
+	}
+	return what
+}
+
+// commitmentTo takes the application's offsets to be of the topics that are read now.
+func (c *Consumer) commitmentTo(offsets map[TopicPartition]OffsetAndMetadata) commitment {
+	c.fetcher.mu.Lock()
+	defer c.fetcher.mu.Unlock()
+	return commitment{maps.Clone(offsets), c.fetcher.table.TopicIDs(maps.Keys(offsets))}
 }
 
 // An autoCommit says when to commit what is done.
@@ -304,14 +324,14 @@ func (c *Consumer) commitAutomatically() {
 		c.auto.finish()
 		return
 	}
-	offsets := publicOffsets(done)
-	c.coord.commitAsync(offsets, func(err error) {
-		c.noteCommitted(offsets, err)
+	what := commitmentOf(done)
+	c.coord.commitUnawaited(what, func(err error) {
+		c.noteCommitted(what, err)
 		c.auto.finish()
 		if err != nil {
 			c.log.Warn("automatic commit failed", "error", err)
 			c.auto.arm()
 		}
-		c.tellOnCommit(offsets, publicError(err))
+		c.tellOnCommit(what.offsets, publicError(err))
 	})
 }

@@ -36,6 +36,8 @@ type commitCall struct {
 	deadline   time.Time                 // until which an async commit waits for the coordinator
 	finish     func(err error)           // called once, by commitLoop or on its end
 
+	topics map[TopicPartition][16]byte // ids of the topics that the offsets are of
+
 	// The rest belongs to commitLoop.
 	offsets   map[TopicPartition]OffsetAndMetadata // not committed yet
 	failed    map[TopicPartition]error
@@ -46,25 +48,24 @@ type commitCall struct {
 	cause     error // of the last try's failure; guarded by commitQueue.mu
 }
 
-// commit commits offsets and waits. Failures that may pass are retried until ctx
+// commitSync commits offsets and waits. Failures that may pass are retried until ctx
 // ends; the error then wraps ctx's and the last failure. Partitions for which a
 // later commit was sent meanwhile are left to that one, and those that do not exist
 // are given up once metadata confirms it.
-func (co *coordinator) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
-	return co.commitSync(ctx, offsets, false)
+func (co *coordinator) commitSync(ctx context.Context, what commitment) error {
+	return co.commitAndWait(ctx, what, false)
 }
 
-// commitLast is commit for a rebalance or the end of the consumer, which a topic that
+// commitLast is commitSync for a rebalance or the end of the consumer, which a topic that
 // was deleted must not hold up: such a topic is given up after a few tries.
-func (co *coordinator) commitLast(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
-	return co.commitSync(ctx, offsets, true)
+func (co *coordinator) commitLast(ctx context.Context, what commitment) error {
+	return co.commitAndWait(ctx, what, true)
 }
 
-func (co *coordinator) commitSync(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata, last bool) error {
+func (co *coordinator) commitAndWait(ctx context.Context, what commitment, last bool) error {
 	done := make(chan error, 1)
-	call := co.newCommit(offsets, func(err error) { done <- err })
+	call := co.newCommit(what, func(err error) { done <- err })
 	call.retries, call.last = true, last
-	co.sent.note(call.offsets, co.cl.Metadata())
 	if !co.commits.add(call) {
 		return ErrClosed
 	}
@@ -85,13 +86,12 @@ func (co *coordinator) commitSync(ctx context.Context, offsets map[TopicPartitio
 	return co.groupError("OffsetCommit", ctx.Err())
 }
 
-// commitAsync commits offsets without waiting and without a second try. done is
+// commitUnawaited commits offsets without waiting and without a second try. done is
 // called exactly once, in the order of the calls, and must not block: after close by
 // the caller's goroutine, else by one of the coordinator's.
-func (co *coordinator) commitAsync(offsets map[TopicPartition]OffsetAndMetadata, done func(error)) {
-	call := co.newCommit(offsets, done)
+func (co *coordinator) commitUnawaited(what commitment, done func(error)) {
+	call := co.newCommit(what, done)
 	call.deadline = time.Now().Add(co.cfg.RequestTimeout)
-	co.sent.note(call.offsets, co.cl.Metadata())
 	if !co.commits.add(call) {
 		done(ErrClosed)
 	}
@@ -108,19 +108,22 @@ func (co *coordinator) flush(ctx context.Context) {
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 		defer cancel()
 	}
-	_ = co.commit(ctx, nil)
+	_ = co.commitSync(ctx, commitment{})
 }
 
-// newCommit decides what of offsets may be committed by this member.
-func (co *coordinator) newCommit(offsets map[TopicPartition]OffsetAndMetadata, finish func(error)) *commitCall {
+// newCommit decides what may be committed by this member.
+func (co *coordinator) newCommit(what commitment, finish func(error)) *commitCall {
 	now := co.now.Load()
-	call := &commitCall{finish: finish, offsets: maps.Clone(offsets), failed: map[TopicPartition]error{}}
+	call := &commitCall{
+		finish: finish, offsets: maps.Clone(what.offsets), failed: map[TopicPartition]error{},
+		topics: idsOf(what, co.cl.Metadata()),
+	}
 	call.memberID, call.generation = now.committer()
 	call.owned = now.owned
 	if !now.subscribed {
 		return call
 	}
-	if now.generation < 0 && len(offsets) > 0 {
+	if now.generation < 0 && len(what.offsets) > 0 {
 		call.offsets = nil
 		call.refused = co.groupError("", &CommitFailedError{
 			Reason: "this consumer is not a member of its group now, others may own its partitions", Err: ErrNotAssigned,

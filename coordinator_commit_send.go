@@ -90,9 +90,15 @@ func (co *coordinator) sendCommits(node int32, due []*commitCall) {
 	for _, c := range due {
 		co.renew(c, now)
 	}
-	offsets := co.commits.newest(due)
+	md := co.cl.Metadata()
+	for _, c := range co.commits.all() {
+		co.leaveOutRecreated(c, md)
+	}
+	what := co.commits.newest(due)
+	offsets := what.offsets
 	var a commitAnswer
 	if len(offsets) > 0 {
+		co.sent.note(what)
 		a = co.sendCommit(node, now, offsets)
 	}
 	for _, c := range co.commits.all() {
@@ -134,13 +140,13 @@ func (co *coordinator) renew(c *commitCall, now *membership) {
 
 // newest returns what to send: of each partition the offset of its last call, unless
 // a still later one was sent before (decision 5).
-func (q *commitQueue) newest(due []*commitCall) map[TopicPartition]OffsetAndMetadata {
-	out := map[TopicPartition]OffsetAndMetadata{}
+func (q *commitQueue) newest(due []*commitCall) commitment {
+	out := commitment{map[TopicPartition]OffsetAndMetadata{}, map[TopicPartition][16]byte{}}
 	for _, c := range due {
 		for tp, o := range c.offsets {
 			if q.sent[tp] <= c.id {
 				q.sent[tp] = c.id
-				out[tp] = o
+				out.offsets[tp], out.topics[tp] = o, c.topics[tp]
 			}
 		}
 	}

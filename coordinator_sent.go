@@ -17,18 +17,18 @@ type sentCommits struct {
 
 type sentCommit struct {
 	offset  int64
-	topicID [16]byte // as metadata had it when the commit was made
+	topicID [16]byte // of the topic that the offset is of
 }
 
 // note takes in a commit that is about to be sent.
-func (s *sentCommits) note(offsets map[TopicPartition]OffsetAndMetadata, md *cluster.Metadata) {
+func (s *sentCommits) note(what commitment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
 		s.last = make(map[TopicPartition]sentCommit)
 	}
-	for tp, o := range offsets {
-		id := topicID(md, tp.Topic)
+	for tp, o := range what.offsets {
+		id := what.topics[tp]
 		if id == ([16]byte{}) { // it is gone, and these are still offsets of it
 			id = s.last[tp].topicID
 		}
@@ -48,6 +48,33 @@ func (s *sentCommits) correct(found map[TopicPartition]OffsetAndMetadata, md *cl
 		if id := topicID(md, tp.Topic); id != ([16]byte{}) && id != sent.topicID {
 			found[tp] = OffsetAndMetadata{}
 		}
+	}
+}
+
+// idsOf returns the ids of the topics that offsets are of, where nothing was read from
+// them as metadata has them.
+func idsOf(what commitment, md *cluster.Metadata) map[TopicPartition][16]byte {
+	ids := make(map[TopicPartition][16]byte, len(what.offsets))
+	for tp := range what.offsets {
+		if ids[tp] = what.topics[tp]; ids[tp] == [16]byte{} {
+			ids[tp] = topicID(md, tp.Topic)
+		}
+	}
+	return ids
+}
+
+// leaveOutRecreated takes out of a commit what is of a topic that was deleted and
+// created again since it was read: it is an offset of nothing now, and the table of
+// positions, which learns of it a moment after metadata, begins anew (decision 7).
+func (co *coordinator) leaveOutRecreated(c *commitCall, md *cluster.Metadata) {
+	for tp := range c.offsets {
+		now, then := topicID(md, tp.Topic), c.topics[tp]
+		if now == then || now == [16]byte{} || then == [16]byte{} {
+			continue
+		}
+		co.log.Info("kafka: an offset is not committed, its topic was deleted and created again",
+			"partition", tp, "offset", c.offsets[tp].Offset)
+		delete(c.offsets, tp)
 	}
 }
 

@@ -30,8 +30,11 @@ func TestOffsetsCommittedForADeletedTopicAreNotThoseOfTheNewOne(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var s sentCommits
-			s.note(offsets(100), md(1))
-			s.note(offsets(100), md(0)) // between the two
+			for _, id := range []byte{1, 0} { // and between the two
+				what := commitment{offsets: offsets(100)}
+				what.topics = idsOf(what, md(id))
+				s.note(what)
+			}
 			found := offsets(tc.found)
 			s.correct(found, md(tc.then))
 			want := offsets(tc.found)

@@ -82,6 +82,16 @@ func newTestMember(t *testing.T, tb *testbroker.Cluster, change func(*Config)) *
 	return m
 }
 
+// commit is commitSync of offsets of topics that nothing is read from.
+func (co *coordinator) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
+	return co.commitSync(ctx, commitment{offsets: offsets})
+}
+
+// commitAsync is the same for commitUnawaited.
+func (co *coordinator) commitAsync(offsets map[TopicPartition]OffsetAndMetadata, done func(error)) {
+	co.commitUnawaited(commitment{offsets: offsets}, done)
+}
+
 func (m *testMember) awake() {
 	select {
 	case m.wake <- struct{}{}:

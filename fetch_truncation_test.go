@@ -1,12 +1,14 @@
 package kafka
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
 	"github.com/kafkaconsumer/kafka/internal/testbroker/batch"
+	"github.com/kafkaconsumer/kafka/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -206,6 +208,72 @@ func TestPositionOfADeletedTopicIsNotCommittedForTheNewOne(t *testing.T) {
 		produce(b, "t", 0, 10)
 		require.Equal(t, span(0, 9), offsetsOf(pollN(t, c, 10)))
 	})
+}
+
+// B07
+func TestCommitThatIsOnItsWayWhileItsTopicIsCreatedAgain(t *testing.T) {
+	other := TopicPartition{Topic: "other"}
+	for name, commit := range map[string]func(c *Consumer) error{
+		"Commit": func(c *Consumer) error { return c.Commit(context.Background()) },
+		"CommitOffsets": func(c *Consumer) error {
+			return c.CommitOffsets(context.Background(), map[TopicPartition]OffsetAndMetadata{tp0: {Offset: 100}, other: {Offset: 10}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+				b.CreateTopic("other", 1)
+				produce(b, "t", 0, 100)
+				produce(b, "other", 0, 10)
+				cfg := fast(b)
+				cfg.GroupID = "g"
+				c := reader(t, cfg, tp0, other)
+				pollN(t, c, 110)
+				loading := b.On(protocol.KeyOffsetCommit).Fail(int16(protocol.CoordinatorLoadInProgress))
+				done := beside(func() error { return commit(c) })
+				require.True(t, loading.WaitUsed(1, time.Second))
+				recreate(t, b, c)
+				loading.Remove()
+				require.NoError(t, <-done)
+				require.EqualValues(t, -1, b.CommittedOffset("g", "t", 0))
+				require.EqualValues(t, 10, b.CommittedOffset("g", "other", 0))
+
+				produce(b, "t", 0, 100)
+				require.Equal(t, span(0, 99), offsetsOf(pollN(t, c, 100)))
+				require.NoError(t, commit(c))
+				require.EqualValues(t, 100, b.CommittedOffset("g", "t", 0))
+			})
+		})
+	}
+}
+
+// B07: the table of positions learns of a new topic a moment after metadata.
+func TestPositionsReadBeforeTheTableKnowsOfANewTopicAreNotCommitted(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 100)
+		cfg := fast(b)
+		cfg.GroupID = "g"
+		c := reader(t, cfg, tp0)
+		pollN(t, c, 100)
+		c.fetcher.mu.Lock()
+		read := commitmentOf(c.fetcher.table.Positions())
+		c.fetcher.mu.Unlock()
+		recreate(t, b, c)
+		require.NoError(t, c.commit(t.Context(), read))
+		c.coord.commitUnawaited(read, func(err error) { require.NoError(t, err) })
+		require.NoError(t, c.coord.commitLast(t.Context(), read))
+		require.Zero(t, b.Count(protocol.KeyOffsetCommit))
+		require.EqualValues(t, -1, b.CommittedOffset("g", "t", 0))
+	})
+}
+
+// recreate deletes topic t and creates it again, and returns when metadata tells.
+func recreate(t *testing.T, b *testbroker.Cluster, c *Consumer) {
+	t.Helper()
+	b.DeleteTopic("t")
+	b.DropCommitted("g", "t")
+	b.CreateTopic("t", 1)
+	require.NoError(t, c.cluster.RefreshAndWait(t.Context()))
+	require.Equal(t, b.TopicID("t"), c.cluster.Metadata().Topic("t").ID)
 }
 
 // B07

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/cluster"
+	"github.com/kafkaconsumer/kafka/internal/fetch"
 	"github.com/kafkaconsumer/kafka/internal/subs"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
@@ -127,14 +130,10 @@ func (c *Consumer) assignNow(tps []TopicPartition) {
 	if !c.auto.enabled {
 		return
 	}
-	offsets := publicOffsets(done)
-	for tp := range offsets {
-		if !slices.Contains(removed, tp) {
-			delete(offsets, tp)
-		}
-	}
-	if len(offsets) > 0 {
-		c.coord.commitAsync(offsets, func(err error) { c.tellOnCommit(offsets, publicError(err)) })
+	maps.DeleteFunc(done, func(tp TopicPartition, _ fetch.Offset) bool { return !slices.Contains(removed, tp) })
+	if len(done) > 0 {
+		what := commitmentOf(done)
+		c.coord.commitUnawaited(what, func(err error) { c.tellOnCommit(what.offsets, publicError(err)) })
 	}
 }
 
@@ -228,11 +227,17 @@ func (c *Consumer) watchTopics(topics []string) {
 
 // watch follows the metadata until the consumer ends.
 func (c *Consumer) watch() {
+	missing := make(missingTopics)
 	for {
 		changed := c.cluster.Changed()
 		c.followMetadata(c.cluster.Metadata(), false)
+		var due <-chan time.Time
+		if again := c.tellMissing(missing); again > 0 {
+			due = time.After(again)
+		}
 		select {
 		case <-changed:
+		case <-due:
 		case <-c.ctx.Done():
 			return
 		}

@@ -193,8 +193,8 @@ func TestWhatIsDoneFollowsTheApplicationsComingBack(t *testing.T) {
 	require.EqualValues(t, 15, r.position(0), "behind offsets that hold nothing")
 	require.EqualValues(t, 4, r.table.Done()[tpOf(0)].Offset)
 	r.table.CameBack()
-	require.Equal(t, Offset{15, 5}, r.table.Done()[tpOf(0)])
-	r.table.MarkCommitted(tpOf(0), 15)
+	require.Equal(t, Offset{15, 5, idOf("t")}, r.table.Done()[tpOf(0)])
+	r.table.MarkCommitted(tpOf(0), 15, idOf("t"))
 	require.Empty(t, r.table.Done())
 }
 

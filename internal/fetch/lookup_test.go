@@ -166,6 +166,21 @@ func TestRecreatedTopicWhoseLogBeginsLaterFollowsThePolicy(t *testing.T) {
 	require.Equal(t, TimeLatest, r.reset().Timestamp)
 }
 
+func TestOffsetsOfADeletedTopicAreNotCountedForTheNewOne(t *testing.T) {
+	r := unlocated(t, false, TimeLatest)
+	r.table.ResetFound(r.reset(), 30, 5)
+	old := r.table.Positions()[tpOf(0)]
+	require.Equal(t, r.p(0).topicID, old.TopicID)
+	r.table.UpdateLeaders(func(protocol.TopicPartition) Leader {
+		return Leader{Known: true, Broker: 1, Epoch: 0, TopicID: [16]byte{9}}
+	})
+	r.table.Seek(r.p(0), 30, -1)
+	r.table.MarkCommitted(tpOf(0), 30, old.TopicID)
+	require.Equal(t, Offset{30, -1, [16]byte{9}}, r.table.Done()[tpOf(0)])
+	r.table.MarkCommitted(tpOf(0), 30, [16]byte{9})
+	require.Empty(t, r.table.Done())
+}
+
 func TestLagIsToTheEndOfWhatMayBeRead(t *testing.T) {
 	r := newRig(t)
 	r.assign(1)

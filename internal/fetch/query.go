@@ -1,23 +1,25 @@
 package fetch
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/kafkaconsumer/kafka/protocol"
 )
 
-// An Offset is an offset to commit and the leader epoch of the record before it,
-// -1 if unknown.
+// An Offset is an offset to commit, the leader epoch of the record before it, -1 if
+// unknown, and the id of the topic that it is an offset of, zero if unknown.
 type Offset struct {
-	Offset int64
-	Epoch  int32
+	Offset  int64
+	Epoch   int32
+	TopicID [16]byte
 }
 
 // Position returns the offset of the next record to hand over, false while it is
 // being found.
 func (t *Table) Position(p *Partition) (Offset, bool) {
 	t.syncLive()
-	return Offset{p.position, p.posEpoch}, p.known()
+	return Offset{p.position, p.posEpoch, p.topicID}, p.known()
 }
 
 // Waiting returns why p has no position or nothing comes of it: the last error, or
@@ -30,7 +32,7 @@ func (t *Table) Positions() map[protocol.TopicPartition]Offset {
 	m := make(map[protocol.TopicPartition]Offset, len(t.parts))
 	for tp, p := range t.parts {
 		if p.known() {
-			m[tp] = Offset{p.position, p.posEpoch}
+			m[tp] = Offset{p.position, p.posEpoch, p.topicID}
 		}
 	}
 	return m
@@ -42,7 +44,7 @@ func (t *Table) Done() map[protocol.TopicPartition]Offset {
 	m := make(map[protocol.TopicPartition]Offset)
 	for tp, p := range t.parts {
 		if p.known() && p.done >= 0 && p.done != p.committed {
-			m[tp] = Offset{p.done, p.doneEpoch}
+			m[tp] = Offset{p.done, p.doneEpoch, p.topicID}
 		}
 	}
 	return m
@@ -50,20 +52,37 @@ func (t *Table) Done() map[protocol.TopicPartition]Offset {
 
 // MarkDone notes that the application commits offset. Whoever commits records that were
 // handed over is done with them, whatever comes of the commit: one that is automatic
-// must not follow with less.
-func (t *Table) MarkDone(tp protocol.TopicPartition, offset int64) {
+// must not follow with less. An offset of a topic that was created again since says
+// nothing of the new one.
+func (t *Table) MarkDone(tp protocol.TopicPartition, offset int64, topicID [16]byte) {
 	t.syncLive()
-	if p := t.parts[tp]; p != nil && p.done < offset && offset <= p.position {
+	if p := t.parts[tp]; p != nil && p.isOf(topicID) && p.done < offset && offset <= p.position {
 		p.done, p.doneEpoch = offset, p.posEpoch
 	}
 }
 
 // MarkCommitted notes that offset was committed.
-func (t *Table) MarkCommitted(tp protocol.TopicPartition, offset int64) {
-	t.MarkDone(tp, offset)
-	if p := t.parts[tp]; p != nil {
+func (t *Table) MarkCommitted(tp protocol.TopicPartition, offset int64, topicID [16]byte) {
+	t.MarkDone(tp, offset, topicID)
+	if p := t.parts[tp]; p != nil && p.isOf(topicID) {
 		p.committed = offset
 	}
+}
+
+// isOf tells whether p may be of the topic with that id.
+func (p *Partition) isOf(topicID [16]byte) bool {
+	return p.topicID == topicID || p.topicID == [16]byte{} || topicID == [16]byte{}
+}
+
+// TopicIDs returns the topic ids of those of the partitions that are assigned.
+func (t *Table) TopicIDs(tps iter.Seq[protocol.TopicPartition]) map[protocol.TopicPartition][16]byte {
+	m := make(map[protocol.TopicPartition][16]byte)
+	for tp := range tps {
+		if p := t.parts[tp]; p != nil {
+			m[tp] = p.topicID
+		}
+	}
+	return m
 }
 
 // IsPaused tells whether p is paused.
