@@ -64,8 +64,15 @@ func run(ctx context.Context, brokers, topic, group string, out io.Writer) error
 				return err // not committed: this batch comes again
 			}
 		}
+		if records.Len() == 0 {
+			continue
+		}
 		// The batch is worked off, so it is committed even when Ctrl-C came.
-		if err := c.Commit(context.WithoutCancel(ctx)); err != nil {
+		err = c.Commit(context.WithoutCancel(ctx))
+		if _, moved := errors.AsType[*kafka.CommitFailedError](err); moved {
+			continue // the group went on without this member: the next owner gets the batch again
+		}
+		if err != nil {
 			return err
 		}
 	}
