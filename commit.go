@@ -329,7 +329,7 @@ func (c *Consumer) commitAutomatically() {
 		c.noteCommitted(what, err)
 		c.auto.finish()
 		if err != nil {
-			c.log.Warn("automatic commit failed", "error", err)
+			c.log.Warn("kafka: automatic commit failed", "error", err)
 			c.auto.arm()
 		}
 		c.tellOnCommit(what.offsets, publicError(err))

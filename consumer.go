@@ -272,10 +272,10 @@ func (c *Consumer) report(r fetch.Report) {
 		c.problems.add(faultError(fetch.Fault{TP: r.TP, Err: r.Err}, &c.cfg))
 		kick(c.wake)
 	case fetch.ReportReset:
-		c.log.Info("position reset", "partition", r.TP, "to", r.To, "reason", r.Reason)
+		c.log.Info("kafka: position reset", "partition", r.TP, "to", r.To, "reason", r.Reason)
 		c.events.add(EventPositionReset{TopicPartition: r.TP, From: r.From, To: r.To, Reason: r.Reason})
 	case fetch.ReportRecreated:
-		c.log.Warn("topic was deleted and created again", "topic", r.TP.Topic)
+		c.log.Warn("kafka: topic was deleted and created again", "topic", r.TP.Topic)
 		c.events.add(EventTopicRecreated{Topic: r.TP.Topic})
 	}
 }

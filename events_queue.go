@@ -53,7 +53,7 @@ func (q *eventQueue) add(e Event) {
 	case q.events <- e:
 	default:
 		if q.dropped++; q.dropped == 1 {
-			q.log.Warn("OnEvent is too slow, events are dropped", "event", e.String())
+			q.log.Warn("kafka: OnEvent is too slow, events are dropped", "event", e.String())
 		}
 	}
 }

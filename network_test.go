@@ -99,3 +99,26 @@ func TestNewConsumerKeepsToItsContext(t *testing.T) {
 	require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
 	require.Less(t, time.Since(began), 2*time.Second)
 }
+
+// B47
+func TestServersAreTriedUntilOneAnswers(t *testing.T) {
+	b := testbroker.New(t, testbroker.WithTCP())
+	b.CreateTopic("t", 1)
+	produce(b, "t", 0, 3)
+	_, port, err := net.SplitHostPort(b.Addrs()[0])
+	require.NoError(t, err)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	for _, servers := range [][]string{
+		{"no-such-host.invalid:9092", "127.0.0.1:" + port},
+		{closed.Addr().String() + ",LOCALHOST:" + port + ", localhost:" + port},
+		{"localhost.:" + port, "localhost:" + port},
+	} {
+		cfg := fast(b)
+		cfg.Dialer, cfg.BootstrapServers = nil, servers
+		c := reader(t, cfg, tp0)
+		require.Equal(t, span(0, 2), offsetsOf(pollN(t, c, 3)))
+		require.NoError(t, c.Close(t.Context()))
+	}
+}

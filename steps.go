@@ -172,7 +172,7 @@ func (c *Consumer) readyToRevoke(st *rebalanceStep) bool {
 				ctx, cancel := context.WithTimeout(c.ctx, c.cfg.RequestTimeout)
 				defer cancel()
 				if err := c.commitDone(ctx); err != nil {
-					c.log.Warn("commit before a revocation failed: records may come again", "error", err)
+					c.log.Warn("kafka: commit before a revocation failed: records may come again", "error", err)
 				}
 			})
 		}

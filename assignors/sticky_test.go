@@ -31,6 +31,7 @@ func after(t *testing.T, in Input, a Assignment, generation int32) Input {
 	return next
 }
 
+// B52
 func TestStickyAssign(t *testing.T) {
 	type want = map[string][]string
 	tests := []struct {

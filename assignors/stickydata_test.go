@@ -52,6 +52,7 @@ func TestStickyData(t *testing.T) {
 	}
 }
 
+// B52
 func TestStickyDataCutAnywhere(t *testing.T) {
 	whole := owning(t, member("a", "", "t", "u"), 4, "t-0", "t-1", "u-0")
 	other := owning(t, member("b", "", "t", "u"), 3, "t-0", "u-1")

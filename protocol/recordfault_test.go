@@ -256,6 +256,7 @@ func TestHostileCountsDoNotAllocate(t *testing.T) {
 	}
 }
 
+// B23
 func TestLZ4HeaderChecksums(t *testing.T) {
 	right := compressWith(CodecLZ4, message(0, 0, rec{value: []byte("v")}))
 	wrong := bytes.Clone(right)

@@ -80,9 +80,10 @@ func splitServers(server string) []string {
 	return parts
 }
 
-// canonical makes equal what DNS holds to be equal.
+// canonical makes equal what is equal to every resolver. A trailing dot is not: with it
+// a name is looked up in DNS as it is, without it in the hosts file too.
 func (a Addr) canonical() Addr {
-	return Addr{Host: strings.ToLower(strings.TrimSuffix(a.Host, ".")), Port: a.Port}
+	return Addr{Host: strings.ToLower(a.Host), Port: a.Port}
 }
 
 // ParseAddr parses host[:port]; the port is [DefaultPort] when there is none.

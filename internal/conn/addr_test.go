@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// B47
 func TestParseServers(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -20,7 +21,7 @@ func TestParseServers(t *testing.T) {
 		{"IPv6 without port", []string{"[::1]"}, []Addr{{"::1", 9092}}},
 		{"IPv6 with zone", []string{"[fe80::1%eth0]:9093"}, []Addr{{"fe80::1%eth0", 9093}}},
 		{"commas, spaces, and one comma too many", []string{"a:1, b:2 ,", "c"}, []Addr{{"a", 1}, {"b", 2}, {"c", 9092}}},
-		{"duplicates in other spelling", []string{"Kafka.Example:1", "kafka.example.:1", "kafka.example:2"}, []Addr{{"Kafka.Example", 1}, {"kafka.example", 2}}},
+		{"duplicates in other spelling", []string{"Kafka.Example:1", "kafka.example:1", "kafka.example.:1", "kafka.example:2"}, []Addr{{"Kafka.Example", 1}, {"kafka.example.", 1}, {"kafka.example", 2}}},
 		{"underscore and hyphen", []string{"my_kafka-1"}, []Addr{{"my_kafka-1", 9092}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -31,6 +32,7 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
+// B47
 func TestParseServersRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		name, server, reason string

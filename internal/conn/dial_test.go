@@ -56,7 +56,7 @@ func tcpConfig(ips ...string) *Config {
 	}
 }
 
-// 127.0.0.2 and the like are loopback addresses on which nothing listens.
+// 127.0.0.2 and the like are loopback addresses on which nothing listens. B47.
 func TestDialTriesAllAddresses(t *testing.T) {
 	_, port := listen(t, "127.0.0.1:0", (*peer).serve)
 	cfg := tcpConfig("127.0.0.2", "127.0.0.3", "127.0.0.1")
@@ -70,6 +70,7 @@ func TestDialTriesAllAddresses(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// B47
 func TestDialLeavesTimeBehindABlackHole(t *testing.T) {
 	_, port := listen(t, "127.0.0.1:0", (*peer).serve)
 	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.2", portString(port)))
@@ -100,6 +101,7 @@ func TestDialTellsWhyEachAddressFailed(t *testing.T) {
 	require.ErrorContains(t, err, "HTTP")
 }
 
+// B47
 func TestDialResolvesEachTime(t *testing.T) {
 	_, port := listen(t, "127.0.0.1:0", (*peer).serve)
 	var lookups atomic.Int32
