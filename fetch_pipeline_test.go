@@ -224,7 +224,7 @@ func TestSessionErrorsAreFollowedByAFullFetch(t *testing.T) {
 						return r.Message.(*kmsg.FetchRequest).SessionEpoch != 0
 					})
 					require.Len(t, requests, 1+times)
-					for _, r := range requests {
+					for _, r := range requests[1:] { // a partition may be asked for beside the very first
 						require.NotNil(t, fetchOf(r, 0))
 						require.NotNil(t, fetchOf(r, 1))
 					}
