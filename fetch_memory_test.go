@@ -24,7 +24,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// fillSteadily puts the same bytes into all partitions: batches of the given size each,
+// fill puts the same bytes into all partitions: batches of the given size each,
 // up to perPartition, which cost the broker's memory once.
 func fill(b *testbroker.Cluster, partitions int32, codec batch.Codec, size, perPartition int) {
 	for p := range partitions {
@@ -44,7 +44,7 @@ func fill(b *testbroker.Cluster, partitions int32, codec batch.Codec, size, perP
 	}
 }
 
-// B44, at a smaller scale: as much more than the buffers hold.
+// B44 at a smaller scale, read to the end: as much more than the buffers hold.
 func TestMemoryIsBounded(t *testing.T) {
 	for name, codec := range map[string]batch.Codec{"uncompressed": batch.None, "highly compressed": batch.LZ4} {
 		t.Run(name, func(t *testing.T) { memoryIsBounded(t, codec) })
@@ -103,6 +103,50 @@ func memoryIsBounded(t *testing.T, codec batch.Codec) {
 		for _, r := range b.Requests(keyFetch) {
 			require.LessOrEqual(t, r.Message.(*kmsg.FetchRequest).MaxBytes, int32(4*mib))
 		}
+	})
+}
+
+// B44 as it was reported: 300 partitions of 2 MB, default settings, an application that
+// takes a record now and then, and then none.
+func TestMemoryIsBoundedByDefault(t *testing.T) {
+	const partitions, perPartition, batchSize = 300, 2 * mib, 100 * kib
+	realTime(t, partitions, func(t *testing.T, b *testbroker.Cluster) {
+		records := make([]batch.Record, 10)
+		for i := range records {
+			records[i].Value = make([]byte, batchSize/len(records))
+		}
+		for first := int64(0); first < perPartition/batchSize*10; first += 10 {
+			shared := batch.V2{BaseOffset: first, Records: records}.Bytes()
+			for p := range int32(partitions) {
+				b.Append("t", p, shared, first+9)
+			}
+		}
+		cfg := fast(b)
+		var tps []TopicPartition
+		for p := range int32(partitions) {
+			tps = append(tps, tpAt(p))
+		}
+		before := heap()
+		c := reader(t, cfg, tps...)
+		bound := int64(64*mib) + int64(decodeWorkers()+2)*batchSize*11/10
+		most := watchBuffered(t, c)
+		seen := make(map[int32]bool)
+		for range 40 {
+			records, err := c.PollMax(t.Context(), time.Second, 1)
+			require.NoError(t, err)
+			for r := range records.All() {
+				seen[r.Partition] = true
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Greater(t, len(seen), 20, "no partition holds up the others")
+		settled := heap() - before
+		require.Less(t, settled, bound*3/2)
+		asked := b.Count(keyFetch)
+		time.Sleep(time.Second)
+		require.Less(t, heap()-before, settled+4*mib, "flat while nobody polls")
+		require.Less(t, b.Count(keyFetch)-asked, 10, "nothing is fetched while nobody polls")
+		require.LessOrEqual(t, most(), bound)
 	})
 }
 

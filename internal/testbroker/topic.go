@@ -234,10 +234,11 @@ func (c *Cluster) AppendBatch(topic string, partition int32, b batch.V2) int64 {
 // Append puts bytes as they are behind a partition's log, as one unit that a
 // Fetch gives whole: a batch, a message set, or what a test wants to be read as
 // such. It covers the offsets from the log's end to lastOffset. When the bytes
-// look like a v2 batch, transactions and the leader epoch are followed.
+// look like a v2 batch, transactions and the leader epoch are followed. They are not
+// copied, so that many partitions can share them.
 func (c *Cluster) Append(topic string, partition int32, bytes []byte, lastOffset int64) {
 	c.change(topic, partition, func(p *partitionLog) {
-		lb := logBatch{first: p.end, last: lastOffset, bytes: slices.Clone(bytes), maxTime: -1}
+		lb := logBatch{first: p.end, last: lastOffset, bytes: bytes, maxTime: -1}
 		if isV2(bytes) {
 			lb.maxTime = int64(binary.BigEndian.Uint64(bytes[35:]))
 		}
