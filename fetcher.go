@@ -231,10 +231,12 @@ func (f *fetcher) hasFaults() bool {
 	return len(f.table.Faults()) > 0
 }
 
-// updateLeaders takes over changed metadata.
-func (f *fetcher) updateLeaders(md *cluster.Metadata) {
+// updateLeaders takes over changed metadata. It is read with the table held, so that an
+// older state never follows a newer one.
+func (f *fetcher) updateLeaders() {
 	table := f.acquire()
 	defer f.release()
+	md := f.cluster.Metadata()
 	table.UpdateLeaders(func(tp TopicPartition) fetch.Leader {
 		topic := md.Topics[tp.Topic]
 		if topic == nil || int(tp.Partition) >= len(topic.Partitions) || tp.Partition < 0 {

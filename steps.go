@@ -221,7 +221,7 @@ func (c *Consumer) takeAssignment(ctx context.Context, st *rebalanceStep) error 
 	}
 	clear(c.pausedBy)
 	c.fetcher.release()
-	c.fetcher.updateLeaders(c.cluster.Metadata())
+	c.fetcher.updateLeaders()
 	err := c.runListener(ctx, stepAssign, st.partitions)
 	c.fetcher.acquire().Release(added...)
 	c.fetcher.release()

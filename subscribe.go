@@ -114,7 +114,7 @@ func (c *Consumer) Assign(tps ...TopicPartition) error {
 	}
 	c.setInterest()
 	c.onReader(func() { c.assignNow(tps) })
-	c.fetcher.updateLeaders(c.cluster.Metadata())
+	c.fetcher.updateLeaders()
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (c *Consumer) watch() {
 
 // followMetadata takes over leaders, and topics and partitions that came or went.
 func (c *Consumer) followMetadata(md *cluster.Metadata, resubscribed bool) {
-	c.fetcher.updateLeaders(md)
+	c.fetcher.updateLeaders()
 	c.mu.Lock()
 	changed := c.sub.Match(topicsOf(md)) || resubscribed
 	m, topics := c.member, c.sub.Topics()
