@@ -122,3 +122,11 @@ func TestServersAreTriedUntilOneAnswers(t *testing.T) {
 		require.NoError(t, c.Close(t.Context()))
 	}
 }
+
+// A SASL listener answers ApiVersions and closes on anything else before SASL is done.
+func TestListenerThatWantsSASLIsHintedAt(t *testing.T) {
+	b := testbroker.New(t)
+	b.On(keyMetadata).Close()
+	_, err := NewConsumer(t.Context(), fast(b))
+	require.ErrorContains(t, err, "wants SASL")
+}

@@ -107,9 +107,13 @@ func (e *unsentError) Error() string { return e.err.Error() }
 func (e *unsentError) Unwrap() error { return e.err }
 
 // explainHangUp names the request whose answer did not come.
-func explainHangUp(key int16, err error) error {
-	if isHangUp(err) {
-		return fmt.Errorf("the broker closed the connection before it had answered %s: %w", protocol.APIName(key), err)
+func (l *Link) explainHangUp(key int16, err error) error {
+	if !isHangUp(err) {
+		return err
+	}
+	err = fmt.Errorf("the broker closed the connection before it had answered %s: %w", protocol.APIName(key), err)
+	if key == protocol.KeyMetadata && l.cfg.Auth == nil { // mostly the first request after ApiVersions
+		return &hintError{err, "a listener that wants SASL does so (is SecurityProtocol right for this port?)"}
 	}
 	return err
 }

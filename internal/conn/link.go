@@ -239,7 +239,7 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 			err = read(l.reader)
 		}
 		if err != nil {
-			return l.fail(OpRead, explainHangUp(key, err))
+			return l.fail(OpRead, l.explainHangUp(key, err))
 		}
 		if n := l.reader.Remaining(); n > 0 {
 			return l.fail(OpRead, fmt.Errorf("%d bytes are left over in the answer to %s", n, protocol.APIName(key)))
@@ -353,7 +353,7 @@ func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.
 			body, err = l.readBody(header.key)
 		}
 		if err != nil {
-			return l.fail(OpRead, explainHangUp(header.key, err))
+			return l.fail(OpRead, l.explainHangUp(header.key, err))
 		}
 		return nil
 	})

@@ -230,7 +230,7 @@ func (m *Mux) readAnswer() error {
 	id, err := m.link.readID()
 	if err != nil {
 		if c := m.oldest(); c != nil {
-			err = explainHangUp(c.header.key, err)
+			err = m.link.explainHangUp(c.header.key, err)
 		}
 		return err
 	}
@@ -243,7 +243,7 @@ func (m *Mux) readAnswer() error {
 	}
 	body, err := m.link.readBody(c.header.key)
 	if err != nil {
-		return explainHangUp(c.header.key, err)
+		return m.link.explainHangUp(c.header.key, err)
 	}
 	resp, err := decode(c.resp, body)
 	if err == nil {
