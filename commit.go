@@ -24,13 +24,7 @@ func (c *Consumer) Commit(ctx context.Context) error {
 	if err := c.groupCall(); err != nil {
 		return err
 	}
-	var positions map[TopicPartition]fetch.Offset
-	c.onReader(func() {
-		c.fetcher.mu.Lock()
-		positions = c.fetcher.table.Positions()
-		c.fetcher.mu.Unlock()
-	})
-	return c.commit(ctx, commitmentOf(positions))
+	return c.commit(ctx, c.positions())
 }
 
 // CommitOffsets commits the given offsets, of partitions that with a subscription
@@ -108,13 +102,10 @@ func (c *Consumer) commitDone(ctx context.Context) error {
 	if !c.auto.enabled {
 		return nil
 	}
-	c.fetcher.mu.Lock()
-	done := c.fetcher.table.Done()
-	c.fetcher.mu.Unlock()
-	if len(done) == 0 {
+	what := c.done()
+	if len(what.offsets) == 0 {
 		return nil
 	}
-	what := commitmentOf(done)
 	err := c.commitNow(what, func() error { return c.coord.commitLast(ctx, what) })
 	c.tellOnCommit(what.offsets, err)
 	return err
@@ -139,11 +130,7 @@ func (c *Consumer) CommitAsync(offsets map[TopicPartition]OffsetAndMetadata,
 	if offsets != nil {
 		what = c.commitmentTo(offsets)
 	} else {
-		c.onReader(func() {
-			c.fetcher.mu.Lock()
-			what = commitmentOf(c.fetcher.table.Positions())
-			c.fetcher.mu.Unlock()
-		})
+		what = c.positions()
 	}
 	c.markDone(what)
 	c.coord.commitUnawaited(what, func(err error) {
@@ -229,6 +216,23 @@ func commitmentOf(read map[TopicPartition]fetch.Offset) commitment {
 		what.topics[tp] = o.TopicID
 	}
 	return what
+}
+
+// positions are what Commit commits.
+func (c *Consumer) positions() (what commitment) {
+	c.onReader(func() {
+		c.fetcher.mu.Lock()
+		defer c.fetcher.mu.Unlock()
+		what = commitmentOf(c.fetcher.table.Positions())
+	})
+	return what
+}
+
+// done is what the application is finished with and was not committed yet.
+func (c *Consumer) done() commitment {
+	c.fetcher.mu.Lock()
+	defer c.fetcher.mu.Unlock()
+	return commitmentOf(c.fetcher.table.Done())
 }
 
 // commitmentTo takes the application's offsets to be of the topics that are read now.
@@ -317,14 +321,11 @@ func (c *Consumer) commitAutomatically() {
 	if !c.auto.begin() {
 		return
 	}
-	c.fetcher.mu.Lock()
-	done := c.fetcher.table.Done()
-	c.fetcher.mu.Unlock()
-	if len(done) == 0 {
+	what := c.done()
+	if len(what.offsets) == 0 {
 		c.auto.finish()
 		return
 	}
-	what := commitmentOf(done)
 	c.coord.commitUnawaited(what, func(err error) {
 		c.noteCommitted(what, err)
 		c.auto.finish()

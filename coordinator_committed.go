@@ -212,12 +212,6 @@ func (co *coordinator) offsetFetchFailed(node int32, err error) (final bool) {
 
 // sleepFor waits for d and reports whether ctx lasted as long.
 func sleepFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	sleepUntil(ctx, nil, time.Now().Add(d))
+	return ctx.Err() == nil
 }

@@ -170,3 +170,10 @@ func (e *groupError) Error() string {
 }
 
 func (e *groupError) Unwrap() error { return e.err }
+
+// isTerminal tells whether the group will not take this member any more.
+func (t *trouble) isTerminal() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.terminal != nil
+}

@@ -194,10 +194,3 @@ func silentClose(err error) error {
 func (c *Consumer) isTerminal(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, ErrNotSubscribed) || c.coord != nil && c.coord.trouble.isTerminal()
 }
-
-// isTerminal tells whether the group will not take this member any more.
-func (t *trouble) isTerminal() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.terminal != nil
-}

@@ -22,7 +22,7 @@ type fetchLoop struct {
 
 	hasSide   bool // runSide runs; guarded by fetcher.mu
 	sideKick  chan struct{}
-	refusals  int       // answers in a row that brought nothing and did not wait for anything
+	hasty     int       // answers in a row that brought nothing and did not wait for anything
 	strikes   int       // sessions in a row that the broker did not take
 	throttled time.Time // until when Fetch is throttled; guarded by fetcher.mu
 }
@@ -161,13 +161,13 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 		l.failed(err)
 		return
 	}
-	hasty := l.resp.ThrottleMillis == 0 && s.IsEmpty() && time.Since(began) < l.f.cfg.FetchMaxWait/2
+	atOnce := l.resp.ThrottleMillis == 0 && s.IsEmpty() && time.Since(began) < l.f.cfg.FetchMaxWait/2
 	table := l.f.acquire()
 	sound := table.Apply(s, &l.resp, time.Now())
-	if hasty && sound {
-		l.refusals++
+	if atOnce && sound {
+		l.hasty++
 	} else {
-		l.refusals = 0
+		l.hasty = 0
 	}
 	throttle := throttleOfFetch(s.Version, &l.resp)
 	l.throttled = time.Now().Add(throttle)
@@ -186,7 +186,7 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 // time: it should hold a request for FetchMaxWait instead.
 func (l *fetchLoop) slowDown() {
 	const patience = 10
-	if l.refusals > patience {
+	if l.hasty > patience {
 		l.sleep(time.Now().Add(l.f.cfg.FetchMaxWait))
 	}
 }

@@ -20,9 +20,7 @@ func (f *fetcher) lookupLoop(
 	want func(*fetch.Table, time.Time) ([]fetch.Lookup, time.Time),
 	lookUp func([]fetch.Lookup),
 ) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
+	for f.ctx.Err() == nil {
 		f.mu.Lock()
 		lookups, retry := want(f.table, time.Now())
 		f.mu.Unlock()
@@ -30,17 +28,7 @@ func (f *fetcher) lookupLoop(
 			lookUp(lookups)
 			continue
 		}
-		var due <-chan time.Time
-		if !retry.IsZero() {
-			timer.Reset(time.Until(retry))
-			due = timer.C
-		}
-		select {
-		case <-kicked:
-		case <-due:
-		case <-f.ctx.Done():
-			return
-		}
+		sleepUntil(f.ctx, kicked, retry)
 	}
 }
 

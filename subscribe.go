@@ -248,9 +248,11 @@ func (c *Consumer) watch() {
 func (c *Consumer) followMetadata(md *cluster.Metadata, resubscribed bool) {
 	c.fetcher.updateLeaders()
 	c.mu.Lock()
-	changed := c.sub.Match(topicsOf(md)) || resubscribed
+	changed, pattern := resubscribed, c.sub.Kind() == subs.Pattern
+	if pattern && c.sub.Match(topicsOf(md)) {
+		changed = true
+	}
 	m, topics := c.member, c.sub.Topics()
-	pattern := c.sub.Kind() == subs.Pattern
 	denied := deniedTopics(md, topics)
 	c.denied = denied
 	c.mu.Unlock()
