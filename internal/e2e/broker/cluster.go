@@ -89,6 +89,11 @@ func (c *Cluster) start() error {
 	if err := c.layOut(); err != nil {
 		return err
 	}
+	return c.launch()
+}
+
+// launch starts what was laid out and waits until it serves.
+func (c *Cluster) launch() error {
 	if c.zookeeper != nil {
 		if err := c.zookeeper.launch(); err != nil {
 			return err

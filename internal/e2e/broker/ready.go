@@ -13,14 +13,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ready waits until each of the nodes answers ApiVersions and knows of all that
-// run.
+// ready waits until each of the nodes answers, and knows of all that run.
 func (c *Cluster) ready(nodes []*node) error {
 	for _, n := range nodes {
 		err := n.poll(startTimeout, func() error {
-			running := 0
+			running := 0 // of those that its answer must name
 			for _, other := range c.nodes {
-				if other.process.Running() {
+				if other.process.Running() && !c.version.unlisted {
 					running++
 				}
 			}
@@ -47,9 +46,11 @@ func serves(addr string, metadataVersion int16, brokers int) error {
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return err
 	}
-	versions := kmsg.NewPtrApiVersionsRequest()
-	if err := roundTrip(conn, versions, versions.ResponseKind()); err != nil {
-		return err
+	if metadataVersion > 0 {
+		versions := kmsg.NewPtrApiVersionsRequest()
+		if err := roundTrip(conn, versions, versions.ResponseKind()); err != nil {
+			return err
+		}
 	}
 	request := kmsg.NewPtrMetadataRequest()
 	request.SetVersion(metadataVersion)
@@ -58,7 +59,7 @@ func serves(addr string, metadataVersion int16, brokers int) error {
 	if err := roundTrip(conn, request, response); err != nil {
 		return err
 	}
-	if len(response.Brokers) < brokers || response.ControllerID < 0 {
+	if len(response.Brokers) < brokers || metadataVersion > 0 && response.ControllerID < 0 {
 		return fmt.Errorf("knows of %d brokers of %d, controller %d", len(response.Brokers), brokers, response.ControllerID)
 	}
 	return nil

@@ -24,9 +24,10 @@ const (
 // fetch for it is in testdata/brokers/kafka-VERSION.pom.xml.
 type version struct {
 	kind     kind
-	tools    string            // release whose Java clients and tools talk to it
-	metadata int16             // version of Metadata that its readiness is asked with
+	tools    string            // release whose Java clients and tools talk to it; empty: only those of package own
+	metadata int16             // version of Metadata that its readiness is asked with; 0: it does not know ApiVersions
 	producer map[string]string // what Java's producer must be told for it
+	unlisted bool              // its metadata names no brokers before there is a topic
 }
 
 var versions = map[string]version{
@@ -36,10 +37,15 @@ var versions = map[string]version{
 	"0.11.0.3": {kind: zookeeper, tools: "3.9.2", metadata: 4},
 	"1.1.1":    {kind: zookeeper, tools: "3.9.2", metadata: 4},
 	"0.10.2.2": {kind: zookeeper, tools: "3.9.2", metadata: 1, producer: map[string]string{"enable.idempotence": "false"}},
+	"0.9.0.1":  {kind: zookeeper},
+	"0.8.2.2":  {kind: zookeeper, unlisted: true},
+	"0.8.1.1":  {kind: zookeeper, unlisted: true},
+	"0.8.0":    {kind: zookeeper, unlisted: true},
 }
 
 // Tools is the release whose Java clients and tools fit a broker: its own,
-// or the oldest one at hand that still speaks to it.
+// or the oldest one at hand that still speaks to it; empty for brokers before
+// 0.10.
 func Tools(brokerVersion string) string { return versions[brokerVersion].tools }
 
 // ProducerProperties gives the properties without which Java's producer does
