@@ -15,8 +15,10 @@ import (
 type Job struct {
 	Brokers    []string
 	Topic      string
-	Partitions int
+	Partitions int  // the first ones of the topic
 	Timed      bool // values begin with the time of their sending
+	// MetadataMaxAge is how often metadata is asked for; 0: each client's default.
+	MetadataMaxAge time.Duration
 }
 
 // A Client consumes until ctx ends. It returns nil then.

@@ -18,6 +18,9 @@ func pollFranz(ctx context.Context, job Job, m *Meter, recycle bool, opts ...kgo
 	for i := range job.Partitions {
 		from[int32(i)] = kgo.NewOffset().AtStart()
 	}
+	if job.MetadataMaxAge > 0 {
+		opts = append(opts, kgo.MetadataMaxAge(job.MetadataMaxAge), kgo.MetadataMinAge(job.MetadataMaxAge))
+	}
 	c, err := kgo.NewClient(append(opts,
 		kgo.SeedBrokers(job.Brokers...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{job.Topic: from}),

@@ -13,6 +13,7 @@ func newKafka(ctx context.Context, job Job) (*kafka.Consumer, error) {
 	c, err := kafka.NewConsumer(ctx, kafka.Config{
 		BootstrapServers: job.Brokers,
 		AutoOffsetReset:  kafka.ResetEarliest,
+		MetadataMaxAge:   job.MetadataMaxAge,
 		Logger:           slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {

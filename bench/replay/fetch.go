@@ -19,11 +19,12 @@ type session struct {
 	id    int32
 	epoch int32
 	parts map[int32]kmsg.FetchRequestTopicPartition
-	order []int32
+	order []int32 // of all
+	live  []int32 // of those that have records, in the order in which they are served
 }
 
 // update takes a request over and returns the error code for it.
-func (s *session) update(req *kmsg.FetchRequest) int16 {
+func (s *session) update(req *kmsg.FetchRequest, active int) int16 {
 	if req.Version < 7 || req.SessionEpoch <= 0 {
 		*s = session{parts: map[int32]kmsg.FetchRequestTopicPartition{}}
 		if req.Version >= 7 && req.SessionEpoch == 0 {
@@ -53,6 +54,8 @@ func (s *session) update(req *kmsg.FetchRequest) int16 {
 	}
 	if changed || s.order == nil {
 		s.order = slices.Sorted(maps.Keys(s.parts))
+		n, _ := slices.BinarySearch(s.order, int32(active))
+		s.live = slices.Clone(s.order[:n])
 	}
 	return 0
 }
@@ -67,7 +70,7 @@ type share struct {
 }
 
 func (p *peer) fetch(f frame, id []byte, req *kmsg.FetchRequest) error {
-	code := p.session.update(req)
+	code := p.session.update(req, p.s.o.Active)
 	if code == 0 {
 		p.planAnswer(req)
 		for deadline := f.arrived.Add(time.Duration(req.MaxWaitMillis) * time.Millisecond); !p.hasRecords(); p.planAnswer(req) {
@@ -108,11 +111,11 @@ func (p *peer) planAnswer(req *kmsg.FetchRequest) {
 	p.plan = p.plan[:0]
 	left := int(req.MaxBytes)
 	incremental := p.session.id != 0 && p.session.epoch > 0
-	for _, n := range p.session.order {
+	for _, n := range p.session.live {
 		ask := p.session.parts[n]
 		s := share{partition: n, end: p.s.end(n)}
 		switch {
-		case n >= int32(p.s.o.Active) || left <= 0:
+		case left <= 0:
 		case p.s.log != nil:
 			s.raw = p.s.log.read(n, ask.FetchOffset, min(left, int(ask.PartitionMaxBytes)))
 			s.bytes = len(s.raw)
@@ -127,14 +130,19 @@ func (p *peer) planAnswer(req *kmsg.FetchRequest) {
 			p.plan = append(p.plan, s)
 		}
 	}
+	if !incremental {
+		for _, n := range p.session.order[len(p.session.live):] {
+			p.plan = append(p.plan, share{partition: n})
+		}
+	}
 	p.session.rotate()
 }
 
 // rotate lets another partition be the first of the next answer, as the last ones
 // get nothing when FetchMaxBytes is small.
 func (s *session) rotate() {
-	if len(s.order) > 1 {
-		s.order = append(s.order[1:], s.order[0])
+	if len(s.live) > 1 {
+		s.live = append(s.live[1:], s.live[0])
 	}
 }
 

@@ -64,8 +64,9 @@ func (l *rateLog) append(partition int) {
 func (l *rateLog) wait(parts map[int32]kmsg.FetchRequestTopicPartition) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for n, ask := range parts {
-		if int(n) < len(l.logs) && l.size > 0 && ask.FetchOffset < int64(len(l.logs[n])/l.size) {
+	for n := range l.logs {
+		ask, ok := parts[int32(n)]
+		if ok && l.size > 0 && ask.FetchOffset < int64(len(l.logs[n])/l.size) {
 			ready := make(chan struct{})
 			close(ready)
 			return ready

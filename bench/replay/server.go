@@ -30,6 +30,7 @@ type Server struct {
 	o         Options
 	run       *Run
 	log       *rateLog // nil: records without end
+	topic     kmsg.MetadataResponseTopic
 	listeners []net.Listener
 	wg        sync.WaitGroup
 	closing   chan struct{}
@@ -49,6 +50,7 @@ func Listen(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{o: o, run: run, closing: make(chan struct{}), conns: map[net.Conn]bool{}}
+	s.topic = s.describe()
 	for range o.Brokers {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -263,16 +265,21 @@ func (p *peer) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 		b.Port = int32(n)
 		resp.Brokers = append(resp.Brokers, b)
 	}
+	resp.Topics = append(resp.Topics, p.s.topic)
+	return resp
+}
+
+// describe makes the topic's part of the metadata.
+func (s *Server) describe() kmsg.MetadataResponseTopic {
 	t := kmsg.NewMetadataResponseTopic()
 	t.Topic = kmsg.StringPtr(Topic)
-	for i := range p.s.o.Partitions {
+	for i := range s.o.Partitions {
 		part := kmsg.NewMetadataResponseTopicPartition()
-		part.Partition, part.Leader, part.LeaderEpoch = int32(i), p.s.leader(int32(i)), 0
+		part.Partition, part.Leader, part.LeaderEpoch = int32(i), s.leader(int32(i)), 0
 		part.Replicas, part.ISR = []int32{part.Leader}, []int32{part.Leader}
 		t.Partitions = append(t.Partitions, part)
 	}
-	resp.Topics = append(resp.Topics, t)
-	return resp
+	return t
 }
 
 func (s *Server) leader(partition int32) int32 { return partition % int32(s.o.Brokers) }

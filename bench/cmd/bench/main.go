@@ -5,11 +5,13 @@
 //
 //	bench                      a short form
 //	bench -full -results ...   everything, written down
+//	bench -growth              how cost grows with partitions, brokers, members and record sizes
 //	bench -list                what there is
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -35,6 +37,7 @@ func main() {
 		kafka     = flag.String("kafka", "", "release of a real Kafka to start for the workloads on Kafka, such as 4.4.0; needs a JDK and Maven")
 		names     = flag.String("clients", "", "names of clients, separated by commas")
 		workloads = flag.String("workloads", "", "parts of names of workloads, separated by commas")
+		growth    = flag.Bool("growth", false, "only how cost grows with size; with -full it is a part")
 		runs      = flag.Int("n", 0, "runs of each client")
 		window    = flag.Duration("window", 0, "how long to measure in each run")
 		results   = flag.String("results", "", "folder for RESULTS.md and results.svg")
@@ -61,7 +64,19 @@ func main() {
 	}
 	s.clients = chooseClients(*names)
 	s.workloads = chooseWorkloads(*workloads, *full, *kafka != "")
-	exit(s.run(*results))
+	exit(s.all(*results, *full || !*growth, *full || *growth))
+}
+
+// all runs the parts that are wanted.
+func (s *suite) all(folder string, compared, growth bool) error {
+	var failed error
+	if compared {
+		failed = s.run(folder)
+	}
+	if growth {
+		failed = errors.Join(failed, s.runGrowth(folder))
+	}
+	return failed
 }
 
 func chooseClients(names string) []string {

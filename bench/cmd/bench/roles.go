@@ -177,12 +177,14 @@ func takeSnapshot(meter *clients.Meter) snapshot {
 	s.allocs = mem.Mallocs
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail for the process itself
-	s.cpu = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	s.cpu = used(&usage)
 	s.rss = cmp.Or(highWater(), usage.Maxrss<<10)
 	s.records, s.bytes = meter.Read()
 	s.at = time.Now()
 	return s
 }
+
+func used(u *syscall.Rusage) time.Duration { return time.Duration(u.Utime.Nano() + u.Stime.Nano()) }
 
 // highWater returns the most memory that the process had resident, 0 where /proc does
 // not tell. What getrusage tells includes the time before exec.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func (s *suite) run(folder string) error {
 	var rows []row
 	var failed error
 	for i := range s.workloads {
-		r, err := s.measure(&s.workloads[i])
+		r, err := s.measure(&s.workloads[i], s.clients)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", s.workloads[i].Name, err))
 		}
@@ -56,6 +57,17 @@ func (s *suite) run(folder string) error {
 	return failed
 }
 
+// runGrowth measures how cost grows with size.
+func (s *suite) runGrowth(folder string) error {
+	steps, err := s.grow()
+	text := growthTable(steps)
+	fmt.Println(text)
+	if folder != "" && len(steps) > 0 {
+		err = errors.Join(err, writeSection(folder, "Growth", text))
+	}
+	return err
+}
+
 // A source is where clients consume from.
 type source struct {
 	job   clients.Job
@@ -63,7 +75,7 @@ type source struct {
 	close func()
 }
 
-func (s *suite) measure(w *workload) (row, error) {
+func (s *suite) measure(w *workload, names []string) (row, error) {
 	r := row{workload: *w, By: map[string]measurement{}}
 	src, err := s.open(w)
 	if err != nil {
@@ -73,7 +85,7 @@ func (s *suite) measure(w *workload) (row, error) {
 	all := map[string][]measurement{}
 	var failed error
 	for range s.runs {
-		for _, name := range s.clients {
+		for _, name := range names {
 			if slices.Contains(w.Skip, name) {
 				continue
 			}
@@ -103,12 +115,11 @@ func (s *suite) open(w *workload) (*source, error) {
 	if err := json.NewDecoder(p.out).Decode(&addrs); err != nil {
 		return nil, errors.Join(err, p.end())
 	}
-	partitions := w.Serve.Partitions
-	if partitions == 0 {
-		partitions = 6
-	}
 	return &source{
-		job:   clients.Job{Brokers: addrs, Topic: replay.Topic, Partitions: partitions, Timed: w.Serve.Rate > 0},
+		job: clients.Job{
+			Brokers: addrs, Topic: replay.Topic, Partitions: cmp.Or(w.Assign, w.Serve.Partitions, 6),
+			Timed: w.Serve.Rate > 0, MetadataMaxAge: w.MetadataMaxAge,
+		},
 		close: func() { _ = p.end() }, // nothing depends on how it ended
 	}, nil
 }

@@ -21,6 +21,9 @@ type workload struct {
 	Warmup time.Duration
 	Window time.Duration // instead of the suite's
 	Skip   []string      // clients
+	Assign int           // partitions that are consumed; 0: all
+	// MetadataMaxAge is how often metadata is asked for; 0: each client's default.
+	MetadataMaxAge time.Duration
 
 	short bool
 	// The goals of this library without and with Release, in multiples of franz-go's defaults.
