@@ -40,15 +40,9 @@ type Record struct {
 }
 
 func makeRecord(tp TopicPartition, seg *protocol.Segment, i int) Record {
-	r := Record{Topic: tp.Topic, Partition: tp.Partition, seg: seg}
-	r.move(seg, i)
-	return r
-}
-
-// move makes r another record of its segment.
-func (r *Record) move(seg *protocol.Segment, i int) {
+	r := Record{Topic: tp.Topic, Partition: tp.Partition, seg: seg, i: i}
 	r.Offset, r.Key, r.Value = seg.Fields(i)
-	r.i = i
+	return r
 }
 
 // TopicPartition returns the record's partition.

@@ -128,12 +128,15 @@ func yieldCut(c *fetch.Cut, yield func(Record) bool) bool {
 	if i >= end {
 		return true
 	}
+	// Fields are set here and not by a method, since what is written through a
+	// pointer goes through the write barrier while the garbage collector marks.
 	even := makeRecord(c.TP(), seg, i)
 	odd := even
 	for {
 		more := i+1 < end
 		if more {
-			odd.move(seg, i+1)
+			odd.Offset, odd.Key, odd.Value = seg.Fields(i + 1)
+			odd.i = i + 1
 		}
 		if !yield(even) {
 			return false
@@ -142,7 +145,8 @@ func yieldCut(c *fetch.Cut, yield func(Record) bool) bool {
 			return true
 		}
 		if i += 2; i < end {
-			even.move(seg, i)
+			even.Offset, even.Key, even.Value = seg.Fields(i)
+			even.i = i
 		}
 		if !yield(odd) {
 			return false

@@ -36,7 +36,7 @@ func main() {
 		full      = flag.Bool("full", false, "all workloads, longer and more often")
 		kafka     = flag.String("kafka", "", "release of a real Kafka to start for the workloads on Kafka, such as 4.4.0; needs a JDK and Maven")
 		names     = flag.String("clients", "", "names of clients, separated by commas")
-		workloads = flag.String("workloads", "", "parts of names of workloads, separated by commas")
+		workloads = flag.String("workloads", "", "the name of a workload, or parts of names, separated by commas")
 		growth    = flag.Bool("growth", false, "only how cost grows with size; with -full it is a part")
 		runs      = flag.Int("n", 0, "runs of each client")
 		window    = flag.Duration("window", 0, "how long to measure in each run")
@@ -95,6 +95,9 @@ func chooseClients(names string) []string {
 func chooseWorkloads(parts string, full, kafka bool) []workload {
 	var chosen []workload
 	for _, w := range allWorkloads {
+		if w.Name == parts {
+			return []workload{w}
+		}
 		wanted := full || w.short
 		if parts != "" {
 			wanted = slices.ContainsFunc(strings.Split(parts, ","), func(part string) bool { return strings.Contains(w.Name, part) })
