@@ -99,7 +99,7 @@ func (c *Consumer) noteCommitted(what commitment, err error) {
 
 // commitDone commits what is done and was not committed yet, before it is given up.
 func (c *Consumer) commitDone(ctx context.Context) error {
-	if !c.auto.enabled {
+	if c.auto.off.Load() {
 		return nil
 	}
 	what := c.done()
@@ -107,6 +107,9 @@ func (c *Consumer) commitDone(ctx context.Context) error {
 		return nil
 	}
 	err := c.commitNow(what, func() error { return c.coord.commitLast(ctx, what) })
+	if c.auto.off.Load() {
+		return nil // just found to be of no use
+	}
 	c.tellOnCommit(what.offsets, err)
 	return err
 }
@@ -171,9 +174,21 @@ func (c *Consumer) Committed(ctx context.Context, tps ...TopicPartition) (map[To
 	return found, c.orClosed(publicError(err))
 }
 
-// committedOffsets is how the fetcher looks committed offsets up.
+// committedOffsets is how the fetcher looks committed offsets up. Brokers that keep none
+// have none.
 func (c *Consumer) committedOffsets(ctx context.Context, tps []TopicPartition) (map[TopicPartition]OffsetAndMetadata, error) {
-	return c.coord.committed(ctx, tps)
+	found, err := c.coord.committed(ctx, tps)
+	if isUnsupported(err) && c.coord.keepsNone.Load() {
+		return nil, nil
+	}
+	return found, err
+}
+
+// stopAutoCommit ends automatic commits for want of anybody who keeps offsets.
+func (c *Consumer) stopAutoCommit(reason error) {
+	if !c.auto.off.Swap(true) {
+		c.log.Warn("kafka: automatic commits are off, since brokers before 0.8.1 keep no offsets", "error", reason)
+	}
 }
 
 // groupCall checks what every call that needs a group needs.
@@ -204,6 +219,7 @@ func checkOffsets(offsets map[TopicPartition]OffsetAndMetadata) error {
 type commitment struct {
 	offsets map[TopicPartition]OffsetAndMetadata
 	topics  map[TopicPartition][16]byte // ids, as they were when the offsets were read; absent or zero: not known
+	foreign []TopicPartition            // those among the offsets that a subscription without a group does not own
 }
 
 func commitmentOf(read map[TopicPartition]fetch.Offset) commitment {
@@ -237,14 +253,26 @@ func (c *Consumer) done() commitment {
 
 // commitmentTo takes the application's offsets to be of the topics that are read now.
 func (c *Consumer) commitmentTo(offsets map[TopicPartition]OffsetAndMetadata) commitment {
+	c.mu.Lock()
+	_, alone := c.member.(*solo)
+	c.mu.Unlock()
+	what := commitment{offsets: maps.Clone(offsets)}
 	c.fetcher.mu.Lock()
 	defer c.fetcher.mu.Unlock()
-	return commitment{maps.Clone(offsets), c.fetcher.table.TopicIDs(maps.Keys(offsets))}
+	what.topics = c.fetcher.table.TopicIDs(maps.Keys(offsets))
+	if alone { // the coordinator knows nothing of what is owned then
+		for tp := range offsets {
+			if c.fetcher.table.Get(tp) == nil {
+				what.foreign = append(what.foreign, tp)
+			}
+		}
+	}
+	return what
 }
 
 // An autoCommit says when to commit what is done.
 type autoCommit struct {
-	enabled  bool
+	off      atomic.Bool
 	interval time.Duration
 	disturb  func() // has the application's goroutine look whether a commit is due
 
@@ -259,7 +287,7 @@ type autoCommit struct {
 
 // arm starts the interval, at whose end a commit is due, unless it has begun.
 func (a *autoCommit) arm() {
-	if a.enabled && !a.armed.Load() {
+	if !a.off.Load() && !a.armed.Load() {
 		a.startTimer()
 	}
 }
@@ -329,6 +357,9 @@ func (c *Consumer) commitAutomatically() {
 	c.coord.commitUnawaited(what, func(err error) {
 		c.noteCommitted(what, err)
 		c.auto.finish()
+		if c.auto.off.Load() {
+			return // just found to be of no use
+		}
 		if err != nil {
 			c.log.Warn("kafka: automatic commit failed", "error", err)
 			c.auto.arm()

@@ -41,6 +41,11 @@ type Config struct {
 	// partitions of its topics to this consumer, nothing is committed, and Commit
 	// and Committed return ErrNoGroup.
 	//
+	// Brokers before 0.9 have no groups: Subscribe does the same there, and each
+	// consumer with this id reads everything. Offsets are committed under the id from
+	// Kafka 0.8.1 on; at a 0.8.0 broker Commit and Committed return an
+	// *UnsupportedVersionError, and automatic commits are off.
+	//
 	// Kafka property: group.id.
 	GroupID string
 
@@ -150,7 +155,10 @@ type Config struct {
 	// Kafka property: max.poll.interval.ms.
 	MaxPollInterval time.Duration
 	// SessionTimeout is how long the group goes without this member's heartbeat
-	// before it is thrown out. Zero means 10s. The broker sets limits.
+	// before it is thrown out. Zero means 10s. The broker sets limits, by default 6s
+	// and 30s before Kafka 0.10.1, and later 30min; Poll returns
+	// INVALID_SESSION_TIMEOUT outside of them. Before 0.10.1 a rebalance waits only
+	// so long, in place of MaxPollInterval, for a member that works on a batch.
 	//
 	// Kafka property: session.timeout.ms.
 	SessionTimeout time.Duration
@@ -230,8 +238,11 @@ type Config struct {
 	// Kafka property: ssl.cipher.suites.
 	SSLCiphers []string
 	// APIVersion is the Kafka release to be compatible with, such as "2.3":
-	// no newer form of a request is used. Empty means to ask each broker. Releases
-	// below 0.10.0 are not built yet.
+	// no newer form of a request is used, and a broker below 0.10 is not asked what
+	// it is. Empty means to ask each broker.
+	//
+	// "0.8.1" keeps offsets in ZooKeeper, on newer brokers too as long as they
+	// can; from "0.8.2" on they are in Kafka, which knows nothing of the others.
 	//
 	// kafka-python: api_version.
 	APIVersion string

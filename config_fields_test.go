@@ -82,7 +82,7 @@ var fieldRules = map[string]fieldRule{
 	"SSLPassword":                  {good: "secret", bad: []any{"unused"}},
 	"SSLCRLFile":                   {good: "crl.pem", bad: []any{"unused.pem"}},
 	"SSLCiphers":                   {good: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, bad: []any{[]string{""}, []string{"HIGH:!aNULL"}, []string{"DHE-RSA-AES256-SHA"}, []string{"unknown"}}},
-	"APIVersion":                   {good: "0.10.1", bad: []any{"0.9", "0.8.0", "newest", "99.0"}},
+	"APIVersion":                   {good: "0.10.1", bad: []any{"0.7", "newest", "99.0"}},
 	"APIVersionAutoTimeout":        {def: 2 * time.Second, good: time.Second, bad: []any{-time.Second}},
 	"ConnectionsMaxIdle":           {def: 9 * time.Minute, good: -time.Second, bad: []any{time.Second}},
 	"MetricReporters":              {good: []MetricReporter{fakeReporter{}}, bad: []any{[]MetricReporter{nil}, []MetricReporter{(*fakeReporter)(nil)}}},
@@ -204,7 +204,6 @@ func TestEveryFieldHasItsRule(t *testing.T) {
 // TestWhatIsNotBuiltIsRefused walks all that this version has a name for only.
 func TestWhatIsNotBuiltIsRefused(t *testing.T) {
 	uses := map[string]any{
-		"APIVersion":      "0.9",
 		"GroupProtocol":   GroupProtocolConsumer,
 		"ClientDNSLookup": DNSResolveCanonicalBootstrapServersOnly,
 	}

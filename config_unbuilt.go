@@ -1,10 +1,6 @@
 package kafka
 
-import (
-	"reflect"
-
-	"github.com/kafkaconsumer/kafka/protocol"
-)
+import "reflect"
 
 // An unbuiltField is a part of Config that has its name and place, but that this
 // version does not support. Ignoring it would be worse than refusing it.
@@ -16,11 +12,6 @@ type unbuiltField struct {
 
 // unbuiltFields are all of them.
 var unbuiltFields = []unbuiltField{
-	{field: "APIVersion", what: "a release below 0.10.0 is not built yet", used: func(c *Config) bool {
-		oldest, _ := protocol.ParseRelease("0.10.0")
-		release, err := protocol.ParseRelease(c.APIVersion)
-		return err == nil && release.Less(oldest)
-	}},
 	{field: "MetricReporters", what: notBuilt},
 	{field: "MetricsNumSamples", what: notBuilt},
 	{field: "MetricsSampleWindow", what: notBuilt},

@@ -56,6 +56,7 @@ type Consumer struct {
 	member     member // takes part in rebalances for the subscription; nil: none
 	watched    []string
 	denied     []string // topics of the subscription that may not be seen
+	alone      bool     // brokers have no groups, so that a subscription's partitions are all ours
 	reading    string   // which method reads, "" if none
 	channelErr error
 
@@ -135,7 +136,7 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 	c.turn <- struct{}{}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.problems.interval = cfg.RetryBackoffMax
-	c.auto.enabled = !cfg.DisableAutoCommit && cfg.GroupID != ""
+	c.auto.off.Store(cfg.DisableAutoCommit || cfg.GroupID == "")
 	c.auto.interval = cfg.AutoCommitInterval
 	c.auto.disturb = c.disturb
 	c.events = newEventQueue(cfg.OnEvent, c.log)
@@ -154,6 +155,9 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 			asks:  c.asks,
 			event: c.events.add,
 			watch: c.watchTopics,
+
+			groupless: c.goAlone,
+			noCommits: c.stopAutoCommit,
 		}, c.log)
 	}
 	return c

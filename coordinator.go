@@ -44,6 +44,10 @@ type coordinator struct {
 
 	shortRebalance sync.Once // the log line about JoinGroup v0
 
+	store     atomic.Int32 // an offsetStore: where the group's offsets are
+	keepsNone atomic.Bool  // brokers are found to keep no offsets at all
+	alone     atomic.Bool  // brokers are found to have no groups
+
 	loop    loopState // belongs to run
 	lookup  lookupView
 	trouble trouble
@@ -66,6 +70,12 @@ type coordinatorHooks struct {
 	asks func() uint64
 	// event is told what happens.
 	event func(Event)
+	// groupless: brokers have no groups, so that all partitions are this consumer's. It
+	// may be nil.
+	groupless func()
+	// noCommits: brokers keep no offsets, for that reason. It is called once, and may be
+	// nil.
+	noCommits func(reason error)
 	// watch is told which topics of other members this one, as the leader, must see
 	// the metadata of; nil when it is none. It may be nil.
 	watch func(topics []string)
@@ -169,6 +179,9 @@ func (co *coordinator) call(ev group.Event) bool {
 // subscribe makes topics the list to be a member for. The join starts with the next
 // polled.
 func (co *coordinator) subscribe(topics []string, reason string) {
+	if co.alone.Load() {
+		return
+	}
 	co.call(group.Subscribed{Topics: slices.Clone(topics), Reason: reason})
 }
 

@@ -120,7 +120,10 @@ func (co *coordinator) newCommit(what commitment, finish func(error)) *commitCal
 	}
 	call.memberID, call.generation = now.committer()
 	call.owned = now.owned
-	if !now.subscribed {
+	for _, tp := range what.foreign {
+		call.refuse(tp)
+	}
+	if !now.subscribed || co.alone.Load() {
 		return call
 	}
 	if now.generation < 0 && len(what.offsets) > 0 {
@@ -132,11 +135,16 @@ func (co *coordinator) newCommit(what commitment, finish func(error)) *commitCal
 	}
 	for tp := range call.offsets {
 		if _, ok := now.owned[tp]; !ok {
-			call.failed[tp] = ErrNotAssigned
-			delete(call.offsets, tp)
+			call.refuse(tp)
 		}
 	}
 	return call
+}
+
+// refuse leaves out a partition that this consumer does not own.
+func (call *commitCall) refuse(tp TopicPartition) {
+	call.failed[tp] = ErrNotAssigned
+	delete(call.offsets, tp)
 }
 
 // committer returns who commits: without a subscription, nobody in particular.

@@ -15,6 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// commitMax is the newest version of OffsetCommit that we speak.
+const commitMax = 9
+
 // commitLoop sends commits. start starts it, the end of co.ctx stops it, close
 // awaits it.
 func (co *coordinator) commitLoop() {
@@ -141,7 +144,7 @@ func (co *coordinator) renew(c *commitCall, now *membership) {
 // newest returns what to send: of each partition the offset of its last call, unless
 // a still later one was sent before (decision 5).
 func (q *commitQueue) newest(due []*commitCall) commitment {
-	out := commitment{map[TopicPartition]OffsetAndMetadata{}, map[TopicPartition][16]byte{}}
+	out := commitment{offsets: map[TopicPartition]OffsetAndMetadata{}, topics: map[TopicPartition][16]byte{}}
 	for _, c := range due {
 		for tp, o := range c.offsets {
 			if q.sent[tp] <= c.id {
@@ -328,7 +331,8 @@ func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicP
 	defer cancel()
 	ctx, stop := co.whileCoordinator(ctx, node)
 	defer stop()
-	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), max(2, co.since(7)), 9))
+	lowest, highest := co.commitVersions()
+	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), lowest, highest))
 	r, ok := resp.(*kmsg.OffsetCommitResponse)
 	if err == nil && !ok {
 		err = wrongAnswer(node, protocol.KeyOffsetCommit, resp)
@@ -340,7 +344,7 @@ func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicP
 		co.call(group.CoordinatorLost{Node: node, Err: err})
 	}
 	if err != nil {
-		return commitAnswer{whole: fmt.Errorf("OffsetCommit: %w", err)}
+		return commitAnswer{whole: fmt.Errorf("OffsetCommit: %w", co.explainCommit(node, err))}
 	}
 	a := commitAnswer{each: make(map[TopicPartition]error, len(offsets))}
 	for tp := range offsets {
@@ -358,6 +362,14 @@ func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicP
 	}
 	co.reactToCommit(node, memberID, generation, worst)
 	return a
+}
+
+// commitVersions are the versions of OffsetCommit that will do.
+func (co *coordinator) commitVersions() (lowest, highest int16) {
+	if co.cfg.GroupInstanceID != "" {
+		return 7, commitMax
+	}
+	return co.offsetStore().versions(commitMax)
 }
 
 func (co *coordinator) commitRequest(memberID string, generation int32, offsets map[TopicPartition]OffsetAndMetadata) *kmsg.OffsetCommitRequest {

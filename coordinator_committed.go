@@ -91,8 +91,10 @@ func joinPartitionErrors(failed map[TopicPartition]error) error {
 func (l *offsetLookup) ask(ctx context.Context, node int32) (final bool, err error) {
 	asking, stop := l.co.whileCoordinator(ctx, node)
 	defer stop()
-	resp, err := l.co.cl.Do(asking, node, conn.Control, conn.Limit(l.request(), 1, 9))
+	lowest, highest := l.co.offsetStore().versions(9)
+	resp, err := l.co.cl.Do(asking, node, conn.Control, conn.Limit(l.request(), lowest, highest))
 	if err != nil {
+		err = l.co.explainOffsets(node, protocol.KeyOffsetFetch, err)
 		if ctx.Err() == nil && !refusesGroup(err) {
 			l.co.call(group.CoordinatorLost{Node: node, Err: err})
 		}

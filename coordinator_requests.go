@@ -20,6 +20,9 @@ import (
 // protocolType is what consumers call their use of the group protocol.
 const protocolType = "consumer"
 
+// joinGroupMax is the newest version of JoinGroup that we speak.
+const joinGroupMax = 9
+
 // joinGrace is how much longer than the rebalance timeout an answer to JoinGroup
 // or SyncGroup may take on its way.
 const joinGrace = 5 * time.Second
@@ -60,7 +63,7 @@ func (co *coordinator) performRequest(a group.Action) {
 func (co *coordinator) find(ctx context.Context, a group.FindCoordinator) message {
 	ctx, cancel := context.WithTimeout(ctx, co.cfg.RequestTimeout)
 	defer cancel()
-	node, err := co.cl.FindCoordinator(ctx, co.cfg.GroupID)
+	node, err := co.findNode(ctx)
 	if err != nil {
 		return message{event: group.CoordinatorFailed{Seq: a.Seq, Err: fromCluster(err)}}
 	}
@@ -121,8 +124,11 @@ func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) m
 	// The coordinator holds the answer until all members have joined or the
 	// rebalance timeout ends.
 	timeout := max(co.cfg.RequestTimeout, co.cfg.MaxPollInterval+joinGrace)
-	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, co.since(5), 9), timeout)
+	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, co.since(5), joinGroupMax), timeout)
 	if err != nil {
+		if co.lacksGroups(node, err) {
+			return co.goAlone()
+		}
 		return message{event: group.JoinAnswered{Seq: a.Seq, Err: co.explainStatic(err)}}
 	}
 	return message{event: co.joinAnswer(node, a, resp)}
@@ -139,13 +145,19 @@ func (co *coordinator) since(version int16) int16 {
 
 // explainStatic says why a broker that is too old for static members will not do.
 func (co *coordinator) explainStatic(err error) error {
-	var old *UnsupportedVersionError
-	if co.cfg.GroupInstanceID == "" || !errors.As(err, &old) {
+	if co.cfg.GroupInstanceID == "" {
 		return err
 	}
-	named := *old
-	named.Need += ", as GroupInstanceID needs Kafka 2.3"
-	return &named
+	return needing(err, "as GroupInstanceID needs Kafka 2.3")
+}
+
+// explainSession says what bounds a session.
+func (co *coordinator) explainSession(err error) error {
+	if code, _ := answeredCode(err); code != protocol.InvalidSessionTimeout {
+		return err
+	}
+	return fmt.Errorf("%w: SessionTimeout is %v, and brokers allow what lies between their group.min.session.timeout.ms (6s by default) "+
+		"and group.max.session.timeout.ms (30s by default before Kafka 0.10.1, later 5 or 30 minutes)", err, co.cfg.SessionTimeout)
 }
 
 // subscribedPartitions counts the partitions of topics, as far as they are known.
@@ -164,7 +176,7 @@ func (co *coordinator) joinAnswer(node int32, a group.SendJoin, resp kmsg.Respon
 	}
 	answer := group.JoinAnswered{
 		Seq: a.Seq, MemberID: r.MemberID, Generation: r.Generation, Partitions: co.subscribedPartitions(a.Topics),
-		Err: answerError(node, "JoinGroup", r.ErrorCode, nil),
+		Err: co.explainSession(answerError(node, "JoinGroup", r.ErrorCode, nil)),
 	}
 	if answer.Err != nil {
 		return answer

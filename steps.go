@@ -163,7 +163,7 @@ func (c *Consumer) readyToRevoke(st *rebalanceStep) bool {
 		c.fetcher.release()
 		r := &revocation{step: st, committed: make(chan struct{})}
 		c.revoking = r
-		if !c.auto.enabled {
+		if c.auto.off.Load() {
 			close(r.committed)
 		} else {
 			c.wg.Go(func() {

@@ -18,7 +18,8 @@ import (
 // Subscribe subscribes to topics: with a group, their partitions are shared among
 // its members; without one, all of them are assigned to this consumer, and partitions
 // that are added later too. It replaces an earlier list of topics; the partitions
-// change with the next polls. A topic need not exist yet.
+// change with the next polls. A topic need not exist yet. Brokers before Kafka 0.9 have
+// no groups: all partitions are assigned to this consumer there too.
 //
 // Errors: ErrSubscriptionConflict after SubscribePattern or Assign; an empty list
 // (Unsubscribe ends a subscription); a name that Kafka does not allow; ErrClosed.
@@ -75,11 +76,30 @@ func subscriptionError(err error) error {
 	return err
 }
 
+// newMember runs with c.mu held.
 func (c *Consumer) newMember() member {
-	if c.coord != nil {
+	if c.coord != nil && !c.alone {
 		return c.coord
 	}
 	return &solo{wake: c.disturb}
+}
+
+// goAlone makes all partitions of the subscription this consumer's own, now and later,
+// since brokers have no groups that would share them out.
+func (c *Consumer) goAlone() {
+	c.mu.Lock()
+	first := !c.alone
+	c.alone = true
+	if c.member == member(c.coord) {
+		c.member = c.newMember()
+	}
+	c.mu.Unlock()
+	if first {
+		c.log.Warn("kafka: brokers before 0.9 have no groups, so this consumer reads all partitions of its topics, " +
+			"as does every other one with this group id")
+	}
+	c.followMetadata(c.cluster.Metadata(), false)
+	c.disturb()
 }
 
 // Assign assigns partitions by hand, in place of those assigned by hand before; what
@@ -127,7 +147,7 @@ func (c *Consumer) assignNow(tps []TopicPartition) {
 	table.Release(added...)
 	c.disturbed.Store(true)
 	c.fetcher.release()
-	if !c.auto.enabled {
+	if c.auto.off.Load() {
 		return
 	}
 	maps.DeleteFunc(done, func(tp TopicPartition, _ fetch.Offset) bool { return !slices.Contains(removed, tp) })

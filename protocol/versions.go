@@ -73,6 +73,19 @@ func (v *Versions) Range(key int16) (VersionRange, bool) {
 	return has, has.Min <= has.Max
 }
 
+// Knows reports whether the broker, within the clamp, has any version of an API. Where
+// Range finds none nevertheless, the broker dropped the old ones that the clamp allows.
+func (v *Versions) Knows(key int16) bool {
+	if _, ok := v.ranges[key]; !ok {
+		return false
+	}
+	if v.clamp == (Release{}) {
+		return true
+	}
+	_, ok := v.clamp.MaxVersion(key)
+	return ok
+}
+
 // Pick returns the highest version of an API that both the broker, within the
 // clamp, and the client support; the client's are oursMin to oursMax. Without
 // one the error is an *UnsupportedVersionError whose Broker the caller sets.

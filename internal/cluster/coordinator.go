@@ -61,6 +61,34 @@ func (c *Cluster) FindCoordinator(ctx context.Context, group string) (int32, err
 	return found.NodeID, c.addCoordinator(found.NodeID, conn.Addr{Host: found.Host, Port: found.Port})
 }
 
+// errNoNode is the reason of a request for which no broker is known.
+var errNoNode = errors.New("no broker is known")
+
+// AnyNode returns a node for requests that any broker answers: one that works by what is
+// known and has the API, as far as that is known.
+func (c *Cluster) AnyNode(key int16) (int32, error) {
+	if c.ctx.Err() != nil {
+		return NoNode, ErrClosed
+	}
+	fallback := NoNode
+	for _, cand := range c.candidates() {
+		if cand.known == nil {
+			continue
+		}
+		if v, ok := cand.known.Versions(); !ok || v.Knows(key) {
+			return cand.known.Node(), nil
+		}
+		if fallback == NoNode {
+			fallback = cand.known.Node()
+		}
+	}
+	if fallback == NoNode {
+		c.Refresh()
+		return NoNode, errNoNode
+	}
+	return fallback, nil
+}
+
 // coordinatorIn returns what an answer of either layout says of a group.
 func coordinatorIn(r *kmsg.FindCoordinatorResponse, group string) kmsg.FindCoordinatorResponseCoordinator {
 	if r.Version < batchedCoordinators {

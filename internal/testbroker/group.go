@@ -37,7 +37,8 @@ type group struct {
 	leader       string
 	members      []*member // in the order of joining
 	pending      map[string]*time.Timer
-	offsets      map[string]map[int32]CommittedOffset
+	offsets      offsetStore
+	zooKeeper    offsetStore // of OffsetCommit v0
 	deadline     *time.Timer // of the rebalance
 	round        int         // counts rebalances, so that an old deadline is known
 	delayed      bool        // the initial rebalance delay runs
@@ -155,7 +156,7 @@ func (c *Cluster) groupLocked(name string) *group {
 	if g == nil {
 		g = &group{
 			c: c, name: name, state: groupEmpty,
-			pending: map[string]*time.Timer{}, offsets: map[string]map[int32]CommittedOffset{},
+			pending: map[string]*time.Timer{}, offsets: offsetStore{}, zooKeeper: offsetStore{},
 		}
 		c.groups[name] = g
 	}

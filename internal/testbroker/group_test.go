@@ -304,7 +304,12 @@ func TestCommittedOffsetsInEveryVersion(t *testing.T) {
 			if version >= 6 {
 				require.Equal(t, int32(7), epoch)
 			}
-			require.Equal(t, int64(42), c.CommittedOffset("g", "orders", 0))
+			kafka, zooKeeper := int64(42), int64(-1)
+			if version == 0 {
+				kafka, zooKeeper = zooKeeper, kafka
+			}
+			require.Equal(t, kafka, c.CommittedOffset("g", "orders", 0))
+			require.Equal(t, zooKeeper, c.CommittedInZooKeeper("g", "orders", 0))
 			require.Equal(t, int64(-1), c.CommittedOffset("g", "orders", 1))
 		})
 	}

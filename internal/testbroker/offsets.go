@@ -35,11 +35,20 @@ func (c *Cluster) CommittedOffset(groupName, topic string, partition int32) int6
 	return -1
 }
 
+// CommittedInZooKeeper is CommittedOffset for what OffsetCommit v0 stored: ZooKeeper and
+// Kafka know nothing of each other's offsets.
+func (c *Cluster) CommittedInZooKeeper(groupName, topic string, partition int32) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, _ := c.groupLocked(groupName).zooKeeper.get(topic, partition)
+	return o.Offset
+}
+
 // SetCommitted stores an offset for a group, as a commit by somebody else.
 func (c *Cluster) SetCommitted(groupName, topic string, partition int32, offset CommittedOffset) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.groupLocked(groupName).store(topic, partition, offset)
+	c.groupLocked(groupName).offsets.set(topic, partition, offset)
 	c.wakeLocked()
 }
 
@@ -50,18 +59,42 @@ func (c *Cluster) DropCommitted(groupName, topic string) {
 	delete(c.groupLocked(groupName).offsets, topic)
 }
 
-func (g *group) store(topic string, partition int32, offset CommittedOffset) {
-	if g.offsets[topic] == nil {
-		g.offsets[topic] = map[int32]CommittedOffset{}
+// offsetStore is what somebody keeps for a group, by topic and partition.
+type offsetStore map[string]map[int32]CommittedOffset
+
+func (s offsetStore) set(topic string, partition int32, offset CommittedOffset) {
+	if s[topic] == nil {
+		s[topic] = map[int32]CommittedOffset{}
 	}
-	g.offsets[topic][partition] = offset
+	s[topic][partition] = offset
+}
+
+func (s offsetStore) get(topic string, partition int32) (CommittedOffset, bool) {
+	if o, ok := s[topic][partition]; ok {
+		return o, true
+	}
+	return CommittedOffset{Offset: -1, LeaderEpoch: -1}, false
+}
+
+// storeLocked gives the group and the store that a version of a request is about: any
+// node passes version 0 on to ZooKeeper, which knows nothing of members.
+func (c *Cluster) storeLocked(n *node, groupName string, version int16) (*group, offsetStore, int16) {
+	if version == 0 {
+		g := c.groupLocked(groupName)
+		return g, g.zooKeeper, 0
+	}
+	g, code := c.coordinatedLocked(n, groupName)
+	if code != 0 {
+		return nil, nil, code
+	}
+	return g, g.offsets, 0
 }
 
 func (c *Cluster) offsetCommit(n *node, req *kmsg.OffsetCommitRequest) kmsg.Response {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g, code := c.coordinatedLocked(n, req.Group)
-	if code == 0 {
+	g, store, code := c.storeLocked(n, req.Group, req.Version)
+	if code == 0 && req.Version > 0 {
 		code = g.mayCommit(req)
 	}
 	resp := kmsg.NewPtrOffsetCommitResponse()
@@ -72,7 +105,7 @@ func (c *Cluster) offsetCommit(n *node, req *kmsg.OffsetCommitRequest) kmsg.Resp
 			part := kmsg.NewOffsetCommitResponseTopicPartition()
 			part.Partition, part.ErrorCode = p.Partition, code
 			if code == 0 {
-				part.ErrorCode = c.commitLocked(g, req.Version, t.Topic, p)
+				part.ErrorCode = c.commitLocked(store, req.Version, t.Topic, p)
 			}
 			topic.Partitions = append(topic.Partitions, part)
 		}
@@ -85,7 +118,7 @@ func (c *Cluster) offsetCommit(n *node, req *kmsg.OffsetCommitRequest) kmsg.Resp
 // mayCommit checks who commits: members with their generation, or, while the
 // group has none, anyone without.
 func (g *group) mayCommit(req *kmsg.OffsetCommitRequest) int16 {
-	if req.Version < 1 || req.Generation < 0 && req.MemberID == "" && req.InstanceID == nil {
+	if req.Generation < 0 && req.MemberID == "" && req.InstanceID == nil {
 		if g.state != groupEmpty {
 			return codeUnknownMemberID
 		}
@@ -104,7 +137,7 @@ func (g *group) mayCommit(req *kmsg.OffsetCommitRequest) int16 {
 	return 0
 }
 
-func (c *Cluster) commitLocked(g *group, version int16, topic string, p kmsg.OffsetCommitRequestTopicPartition) int16 {
+func (c *Cluster) commitLocked(store offsetStore, version int16, topic string, p kmsg.OffsetCommitRequestTopicPartition) int16 {
 	if t := c.topics[topic]; t == nil || p.Partition < 0 || int(p.Partition) >= len(t.partitions) {
 		return codeUnknownTopic
 	}
@@ -118,7 +151,7 @@ func (c *Cluster) commitLocked(g *group, version int16, topic string, p kmsg.Off
 	if len(o.Metadata) > maxOffsetMetadata {
 		return codeOffsetMetadataTooLarge
 	}
-	g.store(topic, p.Partition, o)
+	store.set(topic, p.Partition, o)
 	return 0
 }
 
@@ -142,7 +175,7 @@ func (c *Cluster) offsetFetch(n *node, req *kmsg.OffsetFetchRequest) kmsg.Respon
 	for _, t := range req.Topics {
 		asked = append(asked, askedTopic{t.Topic, t.Partitions})
 	}
-	g, code := c.coordinatedLocked(n, req.Group)
+	g, store, code := c.storeLocked(n, req.Group, req.Version)
 	resp.ErrorCode = code
 	if code == 0 && req.Topics == nil && req.Version >= 2 {
 		asked = g.allTopics()
@@ -152,7 +185,7 @@ func (c *Cluster) offsetFetch(n *node, req *kmsg.OffsetFetchRequest) kmsg.Respon
 		topic.Topic = t.name
 		for _, partition := range t.partitions {
 			part := kmsg.NewOffsetFetchResponseTopicPartition()
-			o, found := g.committed(t.name, partition)
+			o, found := store.get(t.name, partition)
 			part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = partition, o.Offset, o.LeaderEpoch, &o.Metadata
 			switch {
 			case code != 0 && req.Version < 2:
@@ -187,7 +220,7 @@ func (c *Cluster) fetchGroupLocked(n *node, asked kmsg.OffsetFetchRequestGroup) 
 		topic.Topic = t.name
 		for _, partition := range t.partitions {
 			part := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-			o, _ := g.committed(t.name, partition)
+			o, _ := g.offsets.get(t.name, partition)
 			part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = partition, o.Offset, o.LeaderEpoch, &o.Metadata
 			topic.Partitions = append(topic.Partitions, part)
 		}
@@ -202,13 +235,4 @@ func (g *group) allTopics() []askedTopic {
 		out = append(out, askedTopic{name, slices.Sorted(maps.Keys(g.offsets[name]))})
 	}
 	return out
-}
-
-func (g *group) committed(topic string, partition int32) (CommittedOffset, bool) {
-	if g != nil {
-		if o, ok := g.offsets[topic][partition]; ok {
-			return o, true
-		}
-	}
-	return CommittedOffset{Offset: -1, LeaderEpoch: -1}, false
 }
