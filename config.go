@@ -237,17 +237,28 @@ type Config struct {
 	//
 	// Kafka property: ssl.cipher.suites.
 	SSLCiphers []string
-	// APIVersion is the Kafka release to be compatible with, such as "2.3":
-	// no newer form of a request is used, and a broker below 0.10 is not asked what
-	// it is. Empty means to ask each broker.
+	// APIVersion is the Kafka release to be compatible with, from "0.8.0" to the
+	// newest, such as "0.8.2", "0.9", "0.10.1" or "2.3": no newer form of a request is
+	// used, and of a broker that is older, what that one has. Below
+	// "0.10.0" no broker is asked what it is.
 	//
 	// "0.8.1" keeps offsets in ZooKeeper, on newer brokers too as long as they
 	// can; from "0.8.2" on they are in Kafka, which knows nothing of the others.
 	//
+	// Empty means to ask each broker for itself, so that a cluster of mixed releases
+	// works. Brokers before 0.10 cannot be asked, and are told by what they know; but
+	// 0.9 does not take a request well that it does not know: what other clients send it
+	// in the same moment may stay unanswered (KAFKA-3547). So set APIVersion where there
+	// are brokers of 0.9. On listeners with SASL
+	// brokers before 0.10 are not looked for: with those of 0.9 (GSSAPI only) APIVersion
+	// must be "0.9".
+	//
 	// kafka-python: api_version.
 	APIVersion string
-	// APIVersionAutoTimeout bounds how long one broker is asked for its version
-	// during NewConsumer. Zero means 2s.
+	// APIVersionAutoTimeout bounds how long a broker is asked for its version when it
+	// is connected to, in NewConsumer and later. Its end is a timeout, and never taken
+	// for an old broker's silence. SocketConnectionSetupTimeout bounds it too. Zero
+	// means 2s.
 	//
 	// kafka-python: api_version_auto_timeout_ms.
 	APIVersionAutoTimeout time.Duration

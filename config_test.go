@@ -80,7 +80,7 @@ func TestRulesBetweenFields(t *testing.T) {
 		{"a metric reporter that is a nil pointer", Config{MetricReporters: []MetricReporter{(*fakeReporter)(nil)}}, "MetricReporters", "one of them is nil"},
 		{"a mechanism that does not exist", Config{SASLMechanism: "plain", SecurityProtocol: SecuritySASLSSL}, "SASLMechanism", `"SCRAM-SHA-512"`},
 		{"a release that does not exist", Config{APIVersion: "3"}, "APIVersion", "allowed are 0.8.0"},
-		{"the oldest release", Config{APIVersion: "0.10"}, "", ""},
+		{"the oldest release", Config{APIVersion: "0.8.0"}, "", ""},
 		{"a topic name of 249 characters", Config{Topics: []string{strings.Repeat("x", 249)}}, "", ""},
 		{"a topic name of 250 characters", Config{Topics: []string{strings.Repeat("x", 250)}}, "Topics", "at most 249"},
 		{"a topic name with a foreign letter", Config{Topics: []string{"größe"}}, "Topics", "'ö'"},

@@ -44,6 +44,9 @@ type Config struct {
 }
 
 func (c Config) filled() Config {
+	if c.Conn.Releases == nil {
+		c.Conn.Releases = conn.NewReleases()
+	}
 	if c.RetryBackoff == 0 {
 		c.RetryBackoff = defaultRetryBackoff
 	}

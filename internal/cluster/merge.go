@@ -109,7 +109,7 @@ func mergeTopic(old *Topic, t *kmsg.MetadataResponseTopic, a Answer, ch *Changes
 	if code := protocol.ErrorCode(t.ErrorCode); code != protocol.None {
 		return withError(old, name, code, a)
 	}
-	next := &Topic{Name: name, ID: t.TopicID, Internal: t.IsInternal}
+	next := &Topic{Name: name, ID: t.TopicID, Internal: t.IsInternal || a.Response.Version < metadataTellsInternal && name == offsetsTopic}
 	if old == nil {
 		next.Partitions = partitionsOf(t, a.Response.Version)
 		next.history = history{}.exists(int32(len(next.Partitions)))
@@ -137,6 +137,13 @@ func mergeTopic(old *Topic, t *kmsg.MetadataResponseTopic, a Answer, ch *Changes
 	next.history = next.history.exists(int32(len(next.Partitions)))
 	return next
 }
+
+// Below metadataTellsInternal an answer does not tell which topics are internal. Of those
+// that came later, brokers that old have but offsetsTopic.
+const (
+	metadataTellsInternal = 1
+	offsetsTopic          = "__consumer_offsets"
+)
 
 func isZero(id [16]byte) bool { return id == [16]byte{} }
 

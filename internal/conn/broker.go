@@ -368,6 +368,7 @@ func (b *Broker) linkDead(l *Link, err error) {
 	delete(b.links, l)
 	b.mu.Unlock()
 	if open && !isRetired(err) {
+		b.cfg.Releases.forget(l.where, l.opened)
 		b.noteFailure(err, l.opened)
 	}
 }

@@ -71,18 +71,8 @@ func TestBrokerOpensAConnectionPerRole(t *testing.T) {
 
 func TestBrokerWaitersShareOneDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := newPeers(t, func(p *peer) {
-			r := p.expect(protocol.KeyApiVersions)
-			time.Sleep(3 * time.Second)
-			p.answer(r, versionsAnswer())
-			for {
-				r, ok := p.next()
-				if !ok {
-					return
-				}
-				p.answer(r, r.ResponseKind())
-			}
-		})
+		ps := newPeers(t, (*peer).serve)
+		ps.slow = 3 * time.Second
 		b := openBroker(t, ps.config())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -105,14 +95,8 @@ func TestBrokerWaitersShareOneDial(t *testing.T) {
 
 func TestBrokerKeepsADialThatNobodyWaitsForAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := newPeers(t, func(p *peer) {
-			r := p.expect(protocol.KeyApiVersions)
-			time.Sleep(3 * time.Second)
-			p.answer(r, versionsAnswer())
-			r = p.expect(protocol.KeyHeartbeat)
-			p.answer(r, r.ResponseKind())
-			p.drain()
-		})
+		ps := newPeers(t, (*peer).serve)
+		ps.slow = 3 * time.Second
 		b := openBroker(t, ps.config())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -56,8 +56,8 @@ type Config struct {
 	// SetupTimeout bounds a dial: name lookup, TCP, TLS, SASL and ApiVersions.
 	// Zero: 10 s.
 	SetupTimeout time.Duration
-	// ProbeTimeout bounds the wait for the answer to ApiVersions. Zero: only
-	// SetupTimeout does.
+	// ProbeTimeout bounds the time to find out what a broker supports, from the
+	// first question on. Zero: only SetupTimeout does.
 	ProbeTimeout time.Duration
 	// MaxIdle is the time after which an unused connection is closed. Zero or
 	// less: never.
@@ -68,10 +68,14 @@ type Config struct {
 
 	// MaxFrame is the largest answer accepted, in bytes. Zero: 100 MiB.
 	MaxFrame int32
-	// Clamp is the newest release to behave as. The zero value: no limit. Below
-	// 0.10 the broker is not asked for its versions, because it would not
+	// Clamp is the newest release to behave as. The zero value: no limit, and a
+	// broker that does not know ApiVersions is asked what brokers before 0.10 know.
+	// Below 0.10 the broker is not asked for its versions, because it would not
 	// answer; the release's own are used.
 	Clamp protocol.Release
+	// Releases remembers what old brokers are; those of one cluster share it. Nil:
+	// one for this configuration alone.
+	Releases *Releases
 
 	// Logger gets what happens to connections. Nil: slog.Default().
 	Logger *slog.Logger
@@ -117,6 +121,9 @@ func (c *Config) filled() *Config {
 	}
 	if f.LookupHost == nil {
 		f.LookupHost = net.DefaultResolver.LookupHost
+	}
+	if f.Releases == nil {
+		f.Releases = NewReleases()
 	}
 	if f.Logger == nil {
 		f.Logger = slog.Default()

@@ -27,11 +27,9 @@ func dial(ctx context.Context, cfg *Config, node int32, addr Addr, hooks linkHoo
 		return nil, &Error{Node: node, Addr: addr, Op: OpDial, Err: err}
 	}
 	if cfg.Dialer != nil {
-		raw, err := cfg.Dialer(ctx, "tcp", addr.String())
-		if err != nil {
-			return fail(err)
-		}
-		return setup(ctx, cfg, node, addr, raw, hooks)
+		n := &negotiation{cfg: cfg, node: node, addr: addr, where: addr.String(), hooks: hooks}
+		n.open = func(ctx context.Context) (net.Conn, error) { return cfg.Dialer(ctx, "tcp", n.where) }
+		return n.setup(ctx)
 	}
 	ips, err := resolve(ctx, cfg, addr.Host)
 	if err != nil {
@@ -75,11 +73,11 @@ func dialIP(ctx context.Context, cfg *Config, node int32, addr Addr, ip string, 
 		ctx, cancel = context.WithTimeoutCause(ctx, share, &timeoutError{"usable connection", share})
 		defer cancel()
 	}
-	raw, err := dialTCP(ctx, cfg, net.JoinHostPort(ip, strconv.Itoa(int(addr.Port))))
-	if err != nil {
-		return nil, &Error{Node: node, Addr: addr, Op: OpDial, Err: err}
+	n := &negotiation{
+		cfg: cfg, node: node, addr: addr, where: net.JoinHostPort(ip, strconv.Itoa(int(addr.Port))), hooks: hooks,
 	}
-	return setup(ctx, cfg, node, addr, raw, hooks)
+	n.open = func(ctx context.Context) (net.Conn, error) { return dialTCP(ctx, cfg, n.where) }
+	return n.setup(ctx)
 }
 
 // dialTCP opens a socket. Go sets TCP_NODELAY and keep-alive by itself.

@@ -170,22 +170,35 @@ func tlsHint(err error) error {
 	return err
 }
 
-// apiVersionsHint explains the failures of the first exchange, which are those
-// of a wrong port more often than not.
-func apiVersionsHint(err error, overTLS bool) error {
+// hint explains the failures of the first exchange, which are those of a wrong port
+// more often than not. oldToo: the broker was asked what older ones know, too.
+func (n *negotiation) hint(err error, oldToo bool) error {
 	var malformed *protocol.MalformedError
 	switch {
-	case isHangUp(err) && overTLS:
-		return &hintError{err, "a broker that does not accept this client's certificate, or wants one, may do so, " +
-			"and so do brokers older than 0.10, which are not supported"}
 	case isHangUp(err):
-		return &hintError{err, "a listener that wants TLS does so (is SecurityProtocol right for this port?), " +
-			"and so do brokers older than 0.10, which are not supported"}
+		hint := "a listener that wants TLS does so (is SecurityProtocol right for this port?)"
+		if n.cfg.TLS != nil {
+			hint = "a broker that does not accept this client's certificate, or wants one, may do so"
+		}
+		return &hintError{err, hint + n.oldHint("so do brokers older than 0.10", oldToo)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &hintError{err, "it is slow, or not a Kafka broker, or TLS is missing; brokers of version 0.9, which " +
-			"are not supported, never answer this request"}
+		return &hintError{err, "APIVersionAutoTimeout bounds this: it is slow, or not a Kafka broker, or TLS is missing" +
+			n.oldHint("brokers of version 0.9 never answer ApiVersions", oldToo)}
 	case errors.As(err, &malformed), errors.Is(err, ErrOutOfOrder):
 		return &hintError{err, "is this a Kafka broker, and SecurityProtocol right for this port?"}
 	}
 	return err
+}
+
+// oldHint says what to do about a broker that may be too old for ApiVersions.
+func (n *negotiation) oldHint(old string, oldToo bool) string {
+	switch {
+	case oldToo:
+		return "; " + old + ", but this one did not answer what they know either (if it is one, set APIVersion to its release)"
+	case n.cfg.Clamp != (protocol.Release{}):
+		return fmt.Sprintf("; %s, and APIVersion says that this one is %s or newer: set it to the broker's release, or leave it empty", old, n.cfg.Clamp)
+	case n.cfg.Auth != nil:
+		return `; ` + old + `: for SASL with version 0.9 set APIVersion to "0.9"`
+	}
+	return "" // it answered ApiVersions before
 }

@@ -3,11 +3,8 @@ package conn
 import (
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"time"
 
@@ -16,9 +13,6 @@ import (
 )
 
 const (
-	// maxAPIVersions is the newest ApiVersions request sent: version 5 makes the
-	// broker compare cluster and node ids, which nobody here asks for.
-	maxAPIVersions = 4
 	// reauthEarliest to reauthLatest is when, as a part of its lifetime, an
 	// authentication is renewed (KIP-368).
 	reauthEarliest, reauthLatest = 0.85, 0.95
@@ -26,31 +20,6 @@ const (
 	// connection again.
 	minSession = time.Second
 )
-
-// release0100 is the first release that answers ApiVersions.
-var release0100, _ = protocol.ParseRelease("0.10.0")
-
-// setup makes a Link of an open connection, or closes it.
-func setup(ctx context.Context, cfg *Config, node int32, addr Addr, raw net.Conn, hooks linkHooks) (*Link, error) {
-	l := newLink(cfg, node, addr, raw, hooks)
-	if err := l.handshake(ctx); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
-}
-
-func (l *Link) handshake(ctx context.Context) error {
-	if err := l.startTLS(ctx); err != nil {
-		return err
-	}
-	l.reader = protocol.NewReader(l.conn, readBufferBytes)
-	l.reader.SetMax(l.cfg.MaxFrame)
-	if err := l.negotiate(ctx); err != nil {
-		return err
-	}
-	return l.authenticate(ctx)
-}
 
 func (l *Link) startTLS(ctx context.Context) error {
 	if l.cfg.TLS == nil {
@@ -78,94 +47,6 @@ func (l *Link) tlsError(err error) error {
 		return &AuthError{Node: l.node, Addr: l.addr, Op: OpTLS, Err: tlsHint(err)}
 	}
 	return l.newError(OpTLS, tlsHint(err))
-}
-
-// negotiate learns what the broker supports.
-func (l *Link) negotiate(ctx context.Context) error {
-	clamp := l.cfg.Clamp
-	if clamp != (protocol.Release{}) && clamp.Less(release0100) {
-		l.versions = protocol.NewVersions(clamp.Ranges(), clamp)
-		return nil
-	}
-	ranges, err := l.askVersions(ctx)
-	if err == nil {
-		l.versions = protocol.NewVersions(ranges, clamp)
-		return nil
-	}
-	var e *Error
-	if errors.As(err, &e) {
-		err = e.Err
-	}
-	if l.cfg.TLS != nil && isAlert(err) {
-		// With TLS 1.3 the broker's opinion of our certificate comes only now.
-		return l.tlsError(err)
-	}
-	return l.newError(OpAPIVersions, apiVersionsHint(err, l.cfg.TLS != nil))
-}
-
-// askVersions sends ApiVersions in the highest version that may be understood,
-// and again in the one that the broker's refusal names. Before 2.4 a broker
-// refuses with an empty list, which stands for version 0.
-func (l *Link) askVersions(ctx context.Context) (map[int16]protocol.VersionRange, error) {
-	if timeout := l.cfg.ProbeTimeout; timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, &timeoutError{"answer to ApiVersions", timeout})
-		defer cancel()
-	}
-	version := int16(maxAPIVersions)
-	if l.cfg.Clamp != (protocol.Release{}) {
-		top, _ := l.cfg.Clamp.MaxVersion(protocol.KeyApiVersions)
-		version = min(version, top)
-	}
-	resp, err := l.apiVersions(ctx, version)
-	if err != nil {
-		return nil, err
-	}
-	if code := protocol.ErrorCode(resp.ErrorCode); code == protocol.UnsupportedVersion && version > 0 {
-		version = min(version-1, supportedVersion(resp))
-		if resp, err = l.apiVersions(ctx, version); err != nil {
-			return nil, err
-		}
-	}
-	if code := protocol.ErrorCode(resp.ErrorCode); code != protocol.None {
-		return nil, fmt.Errorf("the broker answers ApiVersions version %d with %w", version, code)
-	}
-	ranges := make(map[int16]protocol.VersionRange, len(resp.ApiKeys))
-	for _, key := range resp.ApiKeys {
-		ranges[key.ApiKey] = protocol.VersionRange{Min: key.MinVersion, Max: key.MaxVersion}
-	}
-	return ranges, nil
-}
-
-// supportedVersion returns the version to repeat a refused ApiVersions in.
-func supportedVersion(resp *kmsg.ApiVersionsResponse) int16 {
-	for _, key := range resp.ApiKeys {
-		if key.ApiKey == protocol.KeyApiVersions {
-			return max(key.MaxVersion, 0)
-		}
-	}
-	return 0
-}
-
-func (l *Link) apiVersions(ctx context.Context, version int16) (*kmsg.ApiVersionsResponse, error) {
-	req := kmsg.NewPtrApiVersionsRequest()
-	req.SetVersion(version)
-	req.ClientSoftwareName = softwareField(l.cfg.SoftwareName)
-	req.ClientSoftwareVersion = softwareField(l.cfg.SoftwareVersion)
-	body, err := l.exchangeBody(ctx, req, l.cfg.SetupTimeout)
-	if err != nil {
-		return nil, err
-	}
-	resp := kmsg.NewPtrApiVersionsResponse()
-	resp.SetVersion(version)
-	// A refusal has the layout of version 0, whatever was asked (KIP-511).
-	if len(body) >= 2 && protocol.ErrorCode(binary.BigEndian.Uint16(body)) == protocol.UnsupportedVersion {
-		resp.SetVersion(0)
-	}
-	if _, err := decode(resp, body); err != nil {
-		return nil, err
-	}
-	return resp, nil
 }
 
 // softwareField makes of s what brokers accept as software name or version,

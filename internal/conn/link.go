@@ -27,9 +27,6 @@ const (
 // belong to the oldest unanswered request.
 var ErrOutOfOrder = errors.New("answer with an unexpected correlation id")
 
-// release090 is the first release that always echoes the correlation id.
-var release090, _ = protocol.ParseRelease("0.9")
-
 // A Link is one connection that is ready for requests. Its methods are for one
 // goroutine at a time, except Close, Done, Err and those that only tell what
 // the link is. A link that failed stays failed.
@@ -37,6 +34,7 @@ type Link struct {
 	cfg      *Config
 	node     int32
 	addr     Addr
+	where    string   // what was dialled
 	raw      net.Conn // closing it unblocks whoever reads or writes
 	conn     net.Conn // raw, or TLS over it
 	reader   *protocol.Reader
@@ -49,6 +47,7 @@ type Link struct {
 	throttled   time.Time // no request is sent before it (KIP-219)
 	renewAt     time.Time // of the authentication; zero: the session does not end
 	proved      bool      // a request was answered since the setup
+	stray       bool      // an answer is yet to come that nobody waits for
 
 	done chan struct{}
 
@@ -439,10 +438,13 @@ func (l *Link) checkHeader(want answerHeader, id int32) error {
 	return l.reader.Err()
 }
 
-// forgivesID is for brokers of 0.8.2, whose first answer to the look-up of a
-// coordinator may carry correlation id 0.
+// forgivesID is for brokers of 0.8.2, whose answers to the look-up of a coordinator may
+// carry correlation id 0 as long as there is no topic for committed offsets.
 func (l *Link) forgivesID(want answerHeader, id int32) bool {
-	return id == 0 && want.key == protocol.KeyFindCoordinator && want.version == 0 && l.versions.Release().Less(release090)
+	if id != 0 || want.key != protocol.KeyFindCoordinator || want.version != 0 {
+		return false
+	}
+	return l.versions == nil || l.versions.Release().Less(release090) // nil: the release is being found out
 }
 
 // readBody reads the rest of an answer; the buffer grows as bytes arrive.
