@@ -59,16 +59,28 @@ func (closedError) Error() string { return "kafka: consumer closed" }
 
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-// A ConfigError is one fault of a Config. NewConsumer reports all faults at
-// once, joined; errors.As finds the first.
+// A ConfigError is one fault of a Config, or of a key that ConfigFromMap or
+// ConfigFromProperties read. All faults are reported at once, joined; errors.As finds
+// the first.
 type ConfigError struct {
-	Field  string // name of the Config field
-	Value  string // what it was; "(hidden)" for secrets
+	Field  string // name of the Config field; "" when the key has none
+	Key    string // the key that was read; "" for a fault of NewConsumer's Config
+	Value  string // what it was; "(hidden)" for secrets, "" for keys that are not known
 	Reason string // what is wrong and what is allowed
+	// Unused says that Java or librdkafka knows the key, but that it has no effect
+	// here, so that the Config is whole without it.
+	Unused bool
 }
 
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("kafka: Config.%s = %s: %s", e.Field, e.Value, e.Reason)
+	name := "Config." + e.Field
+	if e.Key != "" {
+		name = e.Key
+	}
+	if e.Value == "" {
+		return fmt.Sprintf("kafka: %s: %s", name, e.Reason)
+	}
+	return fmt.Sprintf("kafka: %s = %s: %s", name, e.Value, e.Reason)
 }
 
 // An ArgumentError says that an argument of a call is not allowed.

@@ -185,8 +185,9 @@ func (p *oidcProvider) ask(ctx context.Context, now time.Time) (Token, error) {
 	return Token{Value: answer.AccessToken, Lifetime: answer.lifetime(now), Extensions: p.cfg.Extensions}, nil
 }
 
-func (p *oidcProvider) request(ctx context.Context) (*http.Request, error) {
-	u, err := url.Parse(p.cfg.TokenURL)
+// endpoint returns the URL to send the secret to, if that may be done.
+func (c OIDCConfig) endpoint() (*url.URL, error) {
+	u, err := url.Parse(c.TokenURL)
 	switch {
 	case err != nil || u.Host == "":
 		return nil, errors.New("OIDCConfig.TokenURL must be an https URL")
@@ -194,8 +195,16 @@ func (p *oidcProvider) request(ctx context.Context) (*http.Request, error) {
 		return nil, errors.New("OIDCConfig.TokenURL must be https, since the client secret is sent there")
 	case u.User != nil:
 		return nil, errors.New("OIDCConfig.TokenURL must not hold credentials")
-	case p.cfg.ClientID == "" || p.cfg.ClientSecret == "":
+	case c.ClientID == "" || c.ClientSecret == "":
 		return nil, errors.New("OIDCConfig needs ClientID and ClientSecret")
+	}
+	return u, nil
+}
+
+func (p *oidcProvider) request(ctx context.Context) (*http.Request, error) {
+	u, err := p.cfg.endpoint()
+	if err != nil {
+		return nil, err
 	}
 	form := maps.Clone(p.cfg.Form)
 	form.Set("grant_type", "client_credentials")

@@ -3,7 +3,6 @@ package kafka
 import (
 	"errors"
 	"fmt"
-	"io"
 )
 
 // unsupported is the error of a method whose name is fixed and whose effect this
@@ -19,15 +18,3 @@ func (c *Consumer) Metrics() ([]Metric, error) { return nil, unsupported("Metric
 // Health is not supported by this version: its error is errors.ErrUnsupported. It
 // will tell how the consumer and each partition are doing.
 func (c *Consumer) Health() (Health, error) { return Health{}, unsupported("Health") }
-
-// ConfigFromProperties is not supported by this version: its error is
-// errors.ErrUnsupported. It will read a Config from Java's key=value form.
-func ConfigFromProperties(io.Reader) (Config, error) {
-	return Config{}, unsupported("ConfigFromProperties")
-}
-
-// ConfigFromMap is not supported by this version: its error is
-// errors.ErrUnsupported. It will read a Config from Java's keys.
-func ConfigFromMap(map[string]string) (Config, error) {
-	return Config{}, unsupported("ConfigFromMap")
-}

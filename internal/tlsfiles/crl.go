@@ -11,11 +11,12 @@ import (
 // revocations are certificate revocation lists (RFC 5280).
 type revocations struct{ lists []*x509.RevocationList }
 
-func readRevocations(name string) (*revocations, error) {
-	if name == "" {
+func readRevocations(in input) (*revocations, error) {
+	if in.none() {
 		return nil, nil
 	}
-	data, err := readFile(RoleCRL, name)
+	name := in.name
+	data, err := in.read()
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,29 @@ import (
 // device does not fill the memory. The system's bundles have some 250 KiB.
 const maxFile = 32 << 20
 
+// An input is a file, or PEM in its place.
+type input struct {
+	role   Role
+	name   string
+	inline []byte
+}
+
+func (f *Files) input(role Role, name string) input {
+	if inline := f.Inline[role]; len(inline) > 0 {
+		return input{role: role, inline: inline}
+	}
+	return input{role: role, name: name}
+}
+
+func (in input) none() bool { return in.name == "" && in.inline == nil }
+
+func (in input) read() ([]byte, error) {
+	if in.inline != nil {
+		return in.inline, nil
+	}
+	return readFile(in.role, in.name)
+}
+
 func readFile(role Role, name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
@@ -48,11 +71,12 @@ func blocks(data []byte) (list []*pem.Block) {
 	}
 }
 
-func readRoots(name string) (*x509.CertPool, error) {
-	if name == "" {
+func readRoots(in input) (*x509.CertPool, error) {
+	if in.none() {
 		return nil, nil
 	}
-	data, err := readFile(RoleCA, name)
+	name := in.name
+	data, err := in.read()
 	if err != nil {
 		return nil, err
 	}
@@ -87,38 +111,38 @@ func notPEM(data []byte) string {
 	return ""
 }
 
-// readCertificate reads a client's chain and key, which may be in one file: key
-// is then "".
-func readCertificate(cert, key, password string) (*tls.Certificate, error) {
-	if cert == "" {
+// readCertificate reads a client's chain and key, which may be in one file: there is
+// then no key.
+func readCertificate(cert, key input, password string) (*tls.Certificate, error) {
+	if cert.none() {
 		return nil, nil
 	}
-	chain, err := readFile(RoleCert, cert)
+	chain, err := cert.read()
 	if err != nil {
 		return nil, err
 	}
 	if !hasBlock(chain, func(kind string) bool { return kind == "CERTIFICATE" }) {
-		return nil, &FileError{RoleCert, cert, errors.New("there is no PEM certificate in it" + notPEM(chain))}
+		return nil, &FileError{RoleCert, cert.name, errors.New("there is no PEM certificate in it" + notPEM(chain))}
 	}
-	keys, keyRole := chain, RoleCert
-	if key == "" {
+	keys := chain
+	if key.none() {
 		key = cert
-	} else {
-		keyRole = RoleKey
-		if keys, err = readFile(RoleKey, key); err != nil {
-			return nil, err
-		}
+	} else if keys, err = key.read(); err != nil {
+		return nil, err
 	}
 	der, err := privateKey(keys, password)
 	switch {
 	case errors.Is(err, errPassword):
-		return nil, &FileError{RolePassword, key, err}
+		return nil, &FileError{RolePassword, key.name, err}
 	case err != nil:
-		return nil, &FileError{keyRole, key, err}
+		return nil, &FileError{key.role, key.name, err}
 	}
 	pair, err := tls.X509KeyPair(chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	if err != nil {
-		return nil, &FileError{keyRole, key, fmt.Errorf("with the certificate in %q: %w", cert, err)}
+		if cert.name != "" {
+			err = fmt.Errorf("with the certificate in %q: %w", cert.name, err)
+		}
+		return nil, &FileError{key.role, key.name, err}
 	}
 	return &pair, nil
 }

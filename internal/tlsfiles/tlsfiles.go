@@ -18,6 +18,9 @@ import (
 // system's authorities, no certificate, no revocation list.
 type Files struct {
 	CA, Cert, Key, CRL string
+	// Inline holds PEM in place of files: what is there for a role counts, and its
+	// file is not looked at.
+	Inline map[Role][]byte
 	// Password decrypts Key.
 	Password string
 	// SkipHostname leaves the name in the server's certificate unchecked.
@@ -45,12 +48,17 @@ const (
 // A FileError says why a file cannot be used. It holds nothing of its content.
 type FileError struct {
 	Role Role
-	Name string
+	Name string // "" for what is inline
 	Err  error
 }
 
 // Error names the file and what is wrong.
-func (e *FileError) Error() string { return fmt.Sprintf("%s file %q: %v", e.Role, e.Name, e.Err) }
+func (e *FileError) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("%s: %v", e.Role, e.Err)
+	}
+	return fmt.Sprintf("%s file %q: %v", e.Role, e.Name, e.Err)
+}
 
 // Unwrap returns what is wrong.
 func (e *FileError) Unwrap() error { return e.Err }
@@ -113,11 +121,11 @@ func (st *state) read(f *Files) error {
 		}
 	}
 	var err error
-	st.roots, err = readRoots(f.CA)
+	st.roots, err = readRoots(f.input(RoleCA, f.CA))
 	note(err)
-	st.cert, err = readCertificate(f.Cert, f.Key, f.Password)
+	st.cert, err = readCertificate(f.input(RoleCert, f.Cert), f.input(RoleKey, f.Key), f.Password)
 	note(err)
-	st.crls, err = readRevocations(f.CRL)
+	st.crls, err = readRevocations(f.input(RoleCRL, f.CRL))
 	note(err)
 	return errors.Join(faults...)
 }
