@@ -113,6 +113,7 @@ func offerAll[T any](ctx context.Context, cu *cursor, out chan<- T, convert func
 func (cu *cursor) received() {
 	cu.c.polls.Add(1)
 	if cu.next == cu.cut.From {
+		cu.c.noteAsked()
 		cu.c.fetcher.mu.Lock()
 		cu.c.fetcher.table.CameBack()
 		cu.c.fetcher.mu.Unlock()

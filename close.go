@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Close stops fetching, calls OnRevoked for what is assigned, commits what is done
@@ -24,7 +25,7 @@ func (c *Consumer) close(ctx context.Context, commit bool) error {
 	first, nested := false, c.nested(ctx)
 	c.closeOnce.Do(func() {
 		first = true
-		c.closeCommit, c.closeNested = commit, nested
+		c.closeCommit, c.closeNested, c.closeCalled = commit, nested, time.Now()
 		if nested { // the callback's context ends with the callback
 			c.closeCtx, c.closeCancel = c.closeBound(context.WithoutCancel(ctx))
 		} else {

@@ -36,17 +36,21 @@ type Consumer struct {
 	ctx    context.Context // ends when the consumer is closed, with ErrClosed
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // watch, and commits before revocations
+	born   time.Time
 
 	wake      chan struct{} // wakes the one goroutine that reads, if it waits
 	disturbed atomic.Bool   // there is a duty to look at before the next record
 	polls     atomic.Uint64 // how often the application asked for records
 	waiting   atomic.Int32  // readers that wait for records now
+	asked     atomic.Int64  // when the application last asked for records: nanoseconds since born
+	begun     atomic.Bool   // an assignment of the present subscription was taken over
 	live      atomic.Pointer[fetch.Live]
 	channel   atomic.Pointer[channelReader]
 
 	// turn holds a token for whoever runs callbacks or changes what is owned.
 	turn      chan struct{}
 	problems  problems
+	health    healthHistory
 	callbacks callbackQueue
 	auto      autoCommit
 
@@ -67,6 +71,7 @@ type Consumer struct {
 
 	closing     chan struct{} // closed by the first Close
 	closeOnce   sync.Once
+	closeCalled time.Time
 	closeCommit bool // of the first Close, as all of these; valid once closing is closed
 	closeNested bool // it was called inside a callback
 	closeCtx    context.Context
@@ -126,6 +131,7 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 	c := &Consumer{
 		cfg:      cfg,
 		log:      cfg.Logger,
+		born:     time.Now(),
 		wake:     make(chan struct{}, 1),
 		turn:     make(chan struct{}, 1),
 		listener: cfg.RebalanceListener,
@@ -137,6 +143,7 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.problems.interval = cfg.RetryBackoffMax
 	c.auto.off.Store(cfg.DisableAutoCommit || cfg.GroupID == "")
+	c.health.consumer = sighting{state: HealthStarting, since: c.born, looked: c.born}
 	c.auto.interval = cfg.AutoCommitInterval
 	c.auto.disturb = c.disturb
 	c.events = newEventQueue(cfg.OnEvent, c.log)
@@ -147,6 +154,7 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 		report:    c.report,
 		committed: c.committedOffsets,
 		appeared:  c.appeared,
+		asks:      c.asks,
 	})
 	if cfg.GroupID != "" {
 		c.coord = newCoordinator(&c.cfg, c.cluster, coordinatorHooks{
@@ -281,6 +289,13 @@ func (c *Consumer) report(r fetch.Report) {
 	case fetch.ReportRecreated:
 		c.log.Warn("kafka: topic was deleted and created again", "topic", r.TP.Topic)
 		c.events.add(EventTopicRecreated{Topic: r.TP.Topic})
+	case fetch.ReportStalled:
+		reason := standingReason(r.Reason, r.TP, r.Err, &c.cfg)
+		c.log.Warn("kafka: partition stalled", "partition", r.TP, "position", r.From, "since", r.Since, "reason", reason)
+		c.events.add(EventPartitionStalled{TopicPartition: r.TP, Position: r.From, Since: r.Since, Reason: reason})
+	case fetch.ReportResumed:
+		c.log.Info("kafka: partition stalls no longer", "partition", r.TP, "position", r.From, "reason", r.Reason)
+		c.events.add(EventPartitionResumed{TopicPartition: r.TP, Position: r.From, Reason: r.Reason})
 	}
 }
 

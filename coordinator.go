@@ -84,6 +84,7 @@ type coordinatorHooks struct {
 // membership is what is known of this consumer in its group. It is never changed.
 type membership struct {
 	state      group.State
+	since      time.Time // when state began
 	memberID   string
 	generation int32
 	owned      map[TopicPartition]uint64 // which taking over it is, ever growing

@@ -113,7 +113,10 @@ func (co *coordinator) markTaken(id int) {
 
 func (co *coordinator) publish() {
 	m, old := co.loop.machine, co.now.Load()
-	now := membership{state: m.State(), owned: old.owned, ownedList: m.Owned(), subscribed: co.loop.topics}
+	now := membership{state: m.State(), since: old.since, owned: old.owned, ownedList: m.Owned(), subscribed: co.loop.topics}
+	if now.state != old.state || now.subscribed != old.subscribed {
+		now.since = time.Now()
+	}
 	now.memberID, now.generation = m.Member()
 	if !sameSlice(now.ownedList, old.ownedList) {
 		now.owned = make(map[TopicPartition]uint64, len(now.ownedList))

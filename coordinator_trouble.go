@@ -18,6 +18,7 @@ type trouble struct {
 	told     time.Time // when standing was; zero: not yet
 	fresh    bool      // there was a failure since
 	since    time.Time // of the first failure in a row; zero: all is well
+	cause    error     // the last failure that is no step of joining, while since is not zero
 	noted    time.Time // when the last EventRetrying was
 }
 
@@ -50,6 +51,7 @@ func (co *coordinator) failed(err error, terminal bool) {
 	if t.since.IsZero() {
 		t.since = time.Now()
 	}
+	t.cause = err
 	if terminal {
 		t.terminal, t.standing = err, nil
 	} else {
@@ -78,6 +80,9 @@ func (co *coordinator) retrying(operation string, err error) {
 	note := !passing && (first || now.Sub(t.noted) >= co.cfg.RetryBackoffMax)
 	if note {
 		t.noted = now
+	}
+	if !passing {
+		t.cause = err
 	}
 	tell := refusesGroup(err) || now.Sub(t.since) >= co.cfg.RequestTimeout
 	if tell && t.terminal == nil {
@@ -113,8 +118,18 @@ func (t *trouble) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.terminal == nil && t.standing == nil {
-		t.since = time.Time{}
+		t.since, t.cause = time.Time{}, nil
 	}
+}
+
+// view returns what is wrong with the group now, nil if nothing is, and since when.
+func (t *trouble) view() (since time.Time, cause error, terminal bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() {
+		return time.Time{}, nil, false
+	}
+	return t.since, t.cause, t.terminal != nil
 }
 
 func (co *coordinator) expired(elapsed time.Duration) {

@@ -41,11 +41,22 @@ type EventPollIntervalExceeded struct {
 }
 
 // EventPartitionStalled: records are known beyond a partition's position, the
-// application polls, and nothing comes. This version does not send it.
+// application polls, and nothing came for three times the longer of FetchMaxWait and
+// RequestTimeout. It comes once per stall. The consumer goes on trying, with a new fetch
+// session, new metadata and then a new connection.
 type EventPartitionStalled struct {
 	TopicPartition TopicPartition
 	Position       int64
 	Since          time.Time
+	Reason         string
+}
+
+// EventPartitionResumed: a partition of which EventPartitionStalled told stalls no
+// longer, for the reason given: records come again, or none are due, as after a Pause. It
+// does not come when the partition is lost.
+type EventPartitionResumed struct {
+	TopicPartition TopicPartition
+	Position       int64
 	Reason         string
 }
 
@@ -62,6 +73,7 @@ func (EventTopicRecreated) event()       {}
 func (EventMemberFenced) event()         {}
 func (EventPollIntervalExceeded) event() {}
 func (EventPartitionStalled) event()     {}
+func (EventPartitionResumed) event()     {}
 func (EventRetrying) event()             {}
 
 func (e EventPositionReset) String() string {
@@ -82,6 +94,10 @@ func (e EventPollIntervalExceeded) String() string {
 
 func (e EventPartitionStalled) String() string {
 	return fmt.Sprintf("%s stalled at %d since %s: %s", e.TopicPartition, e.Position, e.Since.Format(time.RFC3339), e.Reason)
+}
+
+func (e EventPartitionResumed) String() string {
+	return fmt.Sprintf("%s stalls no longer, at %d: %s", e.TopicPartition, e.Position, e.Reason)
 }
 
 func (e EventRetrying) String() string {

@@ -32,6 +32,7 @@ type fetcher struct {
 	resetKick      chan struct{}
 	validateKick   chan struct{}
 	vacancyKick    chan struct{}
+	stallKick      chan struct{}
 	beforeDecoding func() // for tests, nil otherwise
 
 	mu      sync.Mutex // guards all below; taken by acquire, given back by release
@@ -54,6 +55,8 @@ type fetcherHooks struct {
 	committed func(ctx context.Context, tps []TopicPartition) (map[TopicPartition]OffsetAndMetadata, error)
 	// appeared tells whether a partition came to be since this consumer subscribed.
 	appeared func(TopicPartition) bool
+	// asks is a number that changes whenever the application asks for records.
+	asks func() uint64
 }
 
 func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, hooks fetcherHooks) *fetcher {
@@ -66,6 +69,7 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, hooks fetche
 		resetKick:     make(chan struct{}, 1),
 		validateKick:  make(chan struct{}, 1),
 		vacancyKick:   make(chan struct{}, 1),
+		stallKick:     make(chan struct{}, 1),
 		loops:         make(map[int32]*fetchLoop),
 		changed:       make(chan struct{}),
 		table: fetch.NewTable(fetch.Limits{
@@ -78,6 +82,7 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, hooks fetche
 			SkipCRC:                cfg.SkipCRCCheck,
 			NoSessions:             cfg.DisableFetchSessions,
 			ReplicaLease:           cfg.MetadataMaxAge,
+			Patience:               stallPatience(cfg),
 			Policy:                 func() fetch.Policy { return cfg.AutoOffsetReset.timestamp(time.Now()) },
 			Backoff:                backoff.Delay,
 		}),
@@ -112,6 +117,7 @@ func (f *fetcher) start() {
 	f.wg.Go(func() { f.lookupLoop(f.resetKick, (*fetch.Table).WantResets, f.lookUpResets) })
 	f.wg.Go(func() { f.lookupLoop(f.validateKick, (*fetch.Table).WantValidations, f.validate) })
 	f.wg.Go(func() { f.lookupLoop(f.vacancyKick, (*fetch.Table).WantVacancies, f.checkVacancies) })
+	f.wg.Go(f.stallLoop)
 }
 
 // close ends all goroutines, awaits them, and closes the fetch sessions that brokers
@@ -147,10 +153,14 @@ func (f *fetcher) release() {
 	}
 	decode := f.table.HasUndecoded()
 	unlocated := f.table.TakeUnlocated()
+	unwatched := f.table.TakeUnwatched()
 	f.mu.Unlock()
 
 	if unlocated {
 		f.kickLookups()
+	}
+	if unwatched {
+		kick(f.stallKick)
 	}
 	if decode {
 		kick(f.decodeKick)
@@ -206,7 +216,7 @@ func (f *fetcher) deliver(reports []fetch.Report) {
 	for _, r := range reports {
 		switch r.Kind {
 		case fetch.ReportStaleMetadata:
-			f.log.Debug("fetch refused", "partition", r.TP, "error", r.Err)
+			f.log.Debug("fetch did not succeed", "partition", r.TP, "error", r.Err)
 			f.cluster.Refresh()
 		case fetch.ReportLeader:
 			f.cluster.UpdateLeader(r.TP, r.Leader.ID, r.Leader.Epoch, brokerInfo(r.Endpoint))

@@ -75,7 +75,11 @@ func (l *fetchLoop) awaitHunger() *fetch.Session {
 		}
 		hungry, retry := l.f.table.Hungry(s, time.Now())
 		l.idle = !hungry
+		reconnect := hungry && s.TakeReconnect()
 		l.f.mu.Unlock()
+		if reconnect {
+			l.disconnect()
+		}
 		if hungry {
 			return s
 		}

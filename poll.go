@@ -101,6 +101,7 @@ func (c *Consumer) endReading() {
 // done.
 func (c *Consumer) cameBack() {
 	c.polls.Add(1)
+	c.noteAsked()
 	c.fetcher.mu.Lock()
 	c.fetcher.table.CameBack()
 	c.fetcher.mu.Unlock()
@@ -208,7 +209,10 @@ func (c *Consumer) await(ctx context.Context, w *waiter) (over bool, err error) 
 		return true, nil
 	}
 	c.waiting.Add(1)
-	defer c.waiting.Add(-1)
+	defer func() {
+		c.noteAsked() // it did all the time
+		c.waiting.Add(-1)
+	}()
 	select {
 	case <-c.wake:
 		return false, nil

@@ -225,6 +225,7 @@ func (c *Consumer) takeAssignment(ctx context.Context, st *rebalanceStep) error 
 	err := c.runListener(ctx, stepAssign, st.partitions)
 	c.fetcher.acquire().Release(added...)
 	c.fetcher.release()
+	c.begun.Store(true)
 	return err
 }
 

@@ -63,6 +63,7 @@ func (c *Consumer) subscribe(opts []SubscribeOption, change func(*subs.State) er
 		c.member = c.newMember()
 	}
 	c.mu.Unlock()
+	c.noteAsked()
 	c.setInterest()
 	c.followMetadata(c.cluster.Metadata(), true)
 	c.disturb()
@@ -132,8 +133,10 @@ func (c *Consumer) Assign(tps ...TopicPartition) error {
 	if err != nil {
 		return subscriptionError(err)
 	}
+	c.noteAsked()
 	c.setInterest()
 	c.onReader(func() { c.assignNow(tps) })
+	c.begun.Store(true)
 	c.fetcher.updateLeaders()
 	return nil
 }
@@ -203,6 +206,7 @@ func (c *Consumer) unsubscribe(ctx context.Context) error {
 	c.fetcher.release()
 	c.revoking = nil
 	clear(c.pausedBy)
+	c.begun.Store(false)
 	c.setInterest()
 	c.disturb()
 	return err

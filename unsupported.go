@@ -14,7 +14,3 @@ func unsupported(method string) error {
 // Metrics is not supported by this version: its error is errors.ErrUnsupported. It
 // will return the metrics of kafka-python and Java.
 func (c *Consumer) Metrics() ([]Metric, error) { return nil, unsupported("Metrics") }
-
-// Health is not supported by this version: its error is errors.ErrUnsupported. It
-// will tell how the consumer and each partition are doing.
-func (c *Consumer) Health() (Health, error) { return Health{}, unsupported("Health") }

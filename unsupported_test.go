@@ -17,7 +17,6 @@ func TestUnsupportedMethodsSaySo(t *testing.T) {
 	c := openConsumer(t, fast(b))
 	calls := map[string]func() error{
 		"Metrics": func() error { _, err := c.Metrics(); return err },
-		"Health":  func() error { _, err := c.Health(); return err },
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "unsupported.go", nil, 0)
 	require.NoError(t, err)

@@ -25,6 +25,7 @@ type refreshState struct {
 	succeededAt time.Time     // of the last good one
 	spacing     time.Duration // from endedAt to the next one, at least
 	err         error         // of the last refresh
+	failedAt    time.Time     // of the first in a row that failed
 	attempted   chan struct{} // closed and replaced after each refresh
 }
 
@@ -108,11 +109,12 @@ func waitError(ctx context.Context, last error) error {
 	return fmt.Errorf("%w: %w", ctx.Err(), last)
 }
 
-// RefreshError returns why the last refresh failed, or nil if it did not.
-func (c *Cluster) RefreshError() error {
+// RefreshError returns why the last refresh failed and since when they do, or nil if it
+// did not.
+func (c *Cluster) RefreshError() (since time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refresh.err
+	return c.refresh.failedAt, c.refresh.err
 }
 
 // run is the refresher. Bootstrap starts it, Close stops it by c.ctx and awaits
@@ -182,7 +184,9 @@ func (c *Cluster) noteRefreshLocked(ticket uint64, err error, progressed, ignore
 	r, now := &c.refresh, time.Now()
 	switch {
 	case err != nil:
-		r.streak++
+		if r.streak++; r.err == nil {
+			r.failedAt = now
+		}
 	case progressed, now.Sub(r.endedAt) > r.spacing+max(c.cfg.RetryBackoffMax, 0):
 		// It brought something, or the time before it was quiet.
 		r.streak = 1

@@ -39,6 +39,9 @@ func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) b
 	t.endpoints = resp.NodeEndpoints
 	sound := s.answeredSession(resp.ErrorCode, resp.SessionID)
 	t.quiet = sound && resp.ThrottleMillis == 0 && s.IsEmpty()
+	if resp.ThrottleMillis > 0 {
+		s.throttled = now.Add(time.Duration(resp.ThrottleMillis) * time.Millisecond)
+	}
 	t.watchVacant(s)
 	t.applyRequest(&s.Request, sound, now)
 	t.quiet = false
@@ -121,6 +124,7 @@ func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
 		p.strayed = 0
 	}
 	t.fallBehind(p)
+	t.watch(p)
 }
 
 func (t *Table) addChunks(p *Partition, a *answer) {
@@ -131,6 +135,10 @@ func (t *Table) addChunks(p *Partition, a *answer) {
 		a.chunks[i] = chunk{}
 	}
 	a.chunks = a.chunks[:0]
+	p.came = t.now
+	if p.wait.stalled {
+		t.unwatched = true
+	}
 	if a.next > p.fetchOffset {
 		p.fetchOffset = a.next
 		p.fetchEpoch = p.epochAfter(a.nextEpoch)

@@ -12,8 +12,9 @@ import (
 // watermark is beyond. Such offsets are passed over once it is sure that they hold
 // nothing: an answer without a single byte, so that no limit left the partition out,
 // told of an end beyond the fetch offset; the next answer, asked for after that, was
-// empty too; and the leader has those offsets itself, since an answer is also empty
-// while it waits for tiered storage (KIP-405).
+// empty too; so was one to a request that named the offset outright, since a fetch session
+// may have gone wrong; and the leader has those offsets itself, since an answer is also
+// empty while it waits for tiered storage (KIP-405).
 
 // A vacancy is a range of offsets of which the last answer brought nothing although it
 // is in the log. The zero vacancy is none.
@@ -32,6 +33,10 @@ func (t *Table) fallBehind(p *Partition) {
 	p.home.behind = append(p.home.behind, m)
 	if t.quiet && !p.undecoded() && p.follower < 0 {
 		m.vacant = v
+		if p.home.full && p.suspect.from == v.from && p.suspect.refetched == v.refetched && p.suspect.end > v.from {
+			p.vacant, t.unlocated = p.suspect, true
+		}
+		p.suspect = vacancy{}
 	}
 }
 
@@ -56,7 +61,11 @@ func (t *Table) watchVacant(s *Session) {
 		case !t.quiet || !asked || p.undecoded() || p.follower >= 0:
 			m.vacant = vacancy{}
 		case m.vacant.from == v.from && m.vacant.refetched == v.refetched && m.vacant.end > v.from:
-			p.vacant, t.unlocated = m.vacant, true
+			if s.full && m.answer.got {
+				p.vacant, t.unlocated = m.vacant, true
+			} else {
+				p.suspect, s.renew = m.vacant, true
+			}
 		default:
 			m.vacant = v
 		}

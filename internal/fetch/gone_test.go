@@ -14,13 +14,14 @@ func TestOffsetsThatCompactionTookAwayArePassedOver(t *testing.T) {
 		answers []ans
 		want    int64
 	}{
-		"two empty answers":                           {[]ans{empty, empty}, 30},
+		"three empty answers":                         {[]ans{empty, empty, empty}, 30},
+		"two empty answers":                           {[]ans{empty, empty}, 0},
 		"one empty answer":                            {[]ans{empty}, 0},
 		"an empty answer and a refusal":               {[]ans{empty, {code: protocol.UnknownTopicOrPartition}}, 0},
 		"an empty answer and a divergence":            {[]ans{empty, {hw: 30, diverging: &protocol.EpochEndOffset{Epoch: 4, EndOffset: 9}}}, 0},
 		"an empty answer and a follower":              {[]ans{empty, {hw: 30, replica: 2}}, 0},
-		"empty answers with a refusal between":        {[]ans{empty, {code: protocol.UnknownServerError}, empty}, 0},
-		"two empty answers, the second has grown":     {[]ans{empty, {hw: 40}}, 30},
+		"empty answers with a refusal between":        {[]ans{empty, {code: protocol.UnknownServerError}, empty, empty}, 0},
+		"empty answers, the second has grown":         {[]ans{empty, {hw: 40}, {hw: 40}}, 30},
 		"two empty answers at the end, and the limit": {[]ans{{hw: none}, {hw: none}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,4 +53,29 @@ func TestPartitionThatWasNotAskedForIsNotPassedOver(t *testing.T) {
 	r.answer(s, ans{partition: 1, hw: 30})
 	r.drain()
 	require.EqualValues(t, 0, r.position(0))
+}
+
+// A broker whose session has gone wrong gives nothing although there is something.
+func TestRecordsThatASessionHidesAreNotPassedOver(t *testing.T) {
+	r := newRig(t)
+	r.assign(2)
+	r.fetch(ans{hw: 30})
+	r.fetch()
+	s := r.plan(1, newest)
+	require.Zero(t, s.Wire.SessionEpoch, "a new session")
+	require.Equal(t, map[int32]int64{0: 0, 1: 0}, asked(&s.Request))
+	r.answer(s, ans{hw: 30, records: v2(0, 30)}, ans{partition: 1, hw: none})
+	lookups, _ := r.table.WantVacancies(r.now)
+	require.Empty(t, lookups)
+	require.Equal(t, names(0, 0, 29), r.drain())
+}
+
+func TestWithoutSessionsTwoEmptyAnswersAreEnough(t *testing.T) {
+	r := newRig(t, func(l *Limits) { l.NoSessions = true })
+	r.assign(1)
+	r.fetch(ans{hw: 30})
+	r.fetch(ans{hw: 30})
+	r.pass()
+	r.drain()
+	require.EqualValues(t, 30, r.position(0))
 }

@@ -81,6 +81,7 @@ type Partition struct {
 	waitDecode  bool    // nothing is asked for until everything is decoded
 	uncertain   bool    // headers did not tell the offset behind what is decoded
 	vacant      vacancy // offsets that seem to hold nothing; end is 0 for none
+	suspect     vacancy // likewise, if a new session says so too
 	paused      bool
 	held        bool // being revoked or not yet handed to the application: neither fetched nor handed over
 	full        bool // holds more than its share; left out of requests until half is drained
@@ -100,7 +101,9 @@ type Partition struct {
 	boundary    int64 // where the last batch that was decoded ended, -1
 	retriedAt   int64 // a batch that was refetched because of a fault, -1
 
-	tail tail // what happens when everything decoded is handed over
+	tail tail      // what happens when everything decoded is handed over
+	wait wait      // for records that are known
+	came time.Time // when bytes of it came last
 
 	highWatermark, lastStable, logStart int64 // -1: unknown
 }

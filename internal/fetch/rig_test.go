@@ -31,7 +31,7 @@ func newRig(t *testing.T, change ...func(*Limits)) *rig {
 	t.Helper()
 	r := &rig{t: t, now: time.Unix(1000, 0), limit: Limits{
 		FetchMaxBytes: 50 * mib, MaxPartitionFetchBytes: mib, MaxBatchBytes: 256 * mib, MaxFrameBytes: 128 * mib,
-		MaxBufferedBytes: 64 * mib, ReplicaLease: 5 * time.Minute,
+		MaxBufferedBytes: 64 * mib, ReplicaLease: 5 * time.Minute, Patience: 90 * time.Second,
 		Policy:  func() Policy { return TimeEarliest },
 		Backoff: func(failures int) time.Duration { return 100 * time.Millisecond << min(failures, 3) },
 	}}

@@ -28,6 +28,11 @@ type Session struct {
 	busy    bool  // a request is under way
 	asked   time.Time
 
+	throttled time.Time // until when the broker wants to be left alone
+	full      bool      // the last request named all members outright
+	renew     bool      // the next request begins a new session
+	reconnect bool      // and goes over a new connection
+
 	leaseEnd time.Time // when the first of its followed partitions goes back to its leader
 	rackless time.Time // until when the broker is not told of the consumer's rack
 	insist   bool      // nor is it with the next request
@@ -97,6 +102,7 @@ func (t *Table) Session(broker int32) *Session {
 // touch notes that p's place in its session may have to change.
 func (t *Table) touch(p *Partition) {
 	t.stirred = true
+	t.watch(p)
 	if p.touched || p.home == nil {
 		return
 	}
@@ -140,9 +146,14 @@ func (t *Table) Plan(s *Session, version int16, now time.Time) bool {
 		}
 	}
 	t.expireLeases(s, now)
+	if s.renew {
+		s.renew = false
+		s.restart()
+	}
 	version = s.settleVersion(version)
 	t.checkPositions(s, version)
 	full := version < sessionVersion || s.noSessions || s.epoch <= 0
+	s.full = full
 	s.update(now)
 	if len(s.members) == 0 {
 		return false

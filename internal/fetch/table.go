@@ -20,6 +20,7 @@ type Limits struct {
 	NoSessions             bool
 	Policy                 func() Policy // where to start without a valid position
 	ReplicaLease           time.Duration // how long to fetch from a follower before the leader is asked again
+	Patience               time.Duration // how long nothing may come of a log that goes on; see LookForStalls
 	Backoff                func(failures int) time.Duration
 }
 
@@ -36,6 +37,8 @@ type Table struct {
 	stirred    bool                    // something may be fetchable that was not
 	moved      bool                    // a position moved since TakeMoved
 	unlocated  bool                    // a position may be wanted that was not
+	watching   bool                    // LookForStalls is called by itself
+	unwatched  bool                    // LookForStalls is to be called
 
 	now time.Time // of the last answer
 
@@ -63,6 +66,7 @@ type Report struct {
 	From   int64
 	To     int64
 	Reason string
+	Since  time.Time // of a stall
 
 	Leader   protocol.LeaderIDEpoch
 	Endpoint *protocol.NodeEndpoint // where the leader listens, nil if that was not told
@@ -78,6 +82,8 @@ const (
 	ReportRecreated                       // a topic has a new id
 	ReportStaleMetadata                   // metadata should be fetched again
 	ReportLeader                          // a broker told of a newer leader (KIP-951)
+	ReportStalled                         // records are known and do not come
+	ReportResumed                         // a stall is over
 )
 
 // NewTable returns an empty Table.
