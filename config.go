@@ -349,7 +349,7 @@ type Config struct {
 	// Kafka property: allow.auto.create.topics (whose default is true).
 	AllowAutoCreateTopics bool
 	// ClientDNSLookup is DNSUseAllIPs, which empty means too, or
-	// DNSResolveCanonicalBootstrapServersOnly, which is not built yet.
+	// DNSResolveCanonicalBootstrapServersOnly.
 	//
 	// Kafka property: client.dns.lookup.
 	ClientDNSLookup ClientDNSLookup
@@ -420,6 +420,10 @@ const (
 	// DNSUseAllIPs tries all addresses of a name in turn.
 	DNSUseAllIPs ClientDNSLookup = "use_all_dns_ips"
 	// DNSResolveCanonicalBootstrapServersOnly replaces each bootstrap name by the
-	// canonical names of its addresses, as Kerberos wants it.
+	// canonical names of its addresses, as Kerberos wants it: each address is looked
+	// up in reverse, and the name that is found is what TLS checks, SASL is told and a
+	// Dialer gets; an address without a name stands for itself. The names that brokers
+	// advertise are used as they are. Who controls the DNS can choose the name that TLS
+	// checks.
 	DNSResolveCanonicalBootstrapServersOnly ClientDNSLookup = "resolve_canonical_bootstrap_servers_only"
 )

@@ -102,7 +102,7 @@ var fieldRules = map[string]fieldRule{
 	"IsolationLevel":               {good: ReadCommitted, bad: []any{IsolationLevel(2), IsolationLevel(-1)}},
 	"ClientRack":                   {good: "rack1", bad: []any{"\xff"}},
 	"AllowAutoCreateTopics":        {good: true, anyValue: "a boolean"},
-	"ClientDNSLookup":              {def: DNSUseAllIPs, good: DNSUseAllIPs, bad: []any{ClientDNSLookup("default"), DNSResolveCanonicalBootstrapServersOnly}},
+	"ClientDNSLookup":              {def: DNSUseAllIPs, good: DNSResolveCanonicalBootstrapServersOnly, bad: []any{ClientDNSLookup("default")}},
 	"ReceiveMessageMaxBytes":       {def: int32(100_000_000), good: int32(math.MaxInt32), bad: []any{int32(-1), int32(54525951)}},
 	"DefaultAPITimeout":            {def: time.Minute, good: time.Second, bad: []any{-time.Second}},
 	"SocketConnectionSetupTimeout": {def: 10 * time.Second, good: time.Second, bad: []any{-time.Second}},
@@ -204,8 +204,7 @@ func TestEveryFieldHasItsRule(t *testing.T) {
 // TestWhatIsNotBuiltIsRefused walks all that this version has a name for only.
 func TestWhatIsNotBuiltIsRefused(t *testing.T) {
 	uses := map[string]any{
-		"GroupProtocol":   GroupProtocolConsumer,
-		"ClientDNSLookup": DNSResolveCanonicalBootstrapServersOnly,
+		"GroupProtocol": GroupProtocolConsumer,
 	}
 	for _, u := range unbuiltFields {
 		t.Run(u.field, func(t *testing.T) {

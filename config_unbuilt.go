@@ -19,9 +19,6 @@ var unbuiltFields = []unbuiltField{
 		return c.GroupProtocol == GroupProtocolConsumer
 	}},
 	{field: "GroupRemoteAssignor", what: notBuilt},
-	{field: "ClientDNSLookup", what: `"resolve_canonical_bootstrap_servers_only" is not built yet`, used: func(c *Config) bool {
-		return c.ClientDNSLookup == DNSResolveCanonicalBootstrapServersOnly
-	}},
 }
 
 const notBuilt = "this is not built yet"

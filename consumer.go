@@ -182,6 +182,7 @@ func clusterConfig(cfg *Config, tlsConfig func(host string) *tls.Config) cluster
 		SoftwareName:        "kafkaconsumer-kafka",
 		SoftwareVersion:     Version,
 		Dialer:              cfg.Dialer,
+		CanonicalBootstrap:  cfg.ClientDNSLookup == DNSResolveCanonicalBootstrapServersOnly,
 		Control:             cfg.SocketControl,
 		ReceiveBufferBytes:  cfg.ReceiveBufferBytes,
 		SendBufferBytes:     cfg.SendBufferBytes,

@@ -35,6 +35,12 @@ type Config struct {
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// LookupHost resolves a name. Nil: net.DefaultResolver.LookupHost.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
+	// CanonicalBootstrap resolves the host of a node with a negative id, which is a
+	// bootstrap server, even when there is a Dialer, and puts in its place the name
+	// that LookupAddr finds for each address.
+	CanonicalBootstrap bool
+	// LookupAddr returns the names of an address. Nil: net.DefaultResolver.LookupAddr.
+	LookupAddr func(ctx context.Context, addr string) ([]string, error)
 	// Control is called on each socket before it connects; see net.Dialer.
 	// It is not used with a Dialer.
 	Control func(network, address string, c syscall.RawConn) error
@@ -121,6 +127,9 @@ func (c *Config) filled() *Config {
 	}
 	if f.LookupHost == nil {
 		f.LookupHost = net.DefaultResolver.LookupHost
+	}
+	if f.LookupAddr == nil {
+		f.LookupAddr = net.DefaultResolver.LookupAddr
 	}
 	if f.Releases == nil {
 		f.Releases = NewReleases()

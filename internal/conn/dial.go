@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -26,18 +25,13 @@ func dial(ctx context.Context, cfg *Config, node int32, addr Addr, hooks linkHoo
 	fail := func(err error) (*Link, error) {
 		return nil, &Error{Node: node, Addr: addr, Op: OpDial, Err: err}
 	}
-	if cfg.Dialer != nil {
-		n := &negotiation{cfg: cfg, node: node, addr: addr, where: addr.String(), hooks: hooks}
-		n.open = func(ctx context.Context) (net.Conn, error) { return cfg.Dialer(ctx, "tcp", n.where) }
-		return n.setup(ctx)
-	}
-	ips, err := resolve(ctx, cfg, addr.Host)
+	ips, err := addresses(ctx, cfg, node, addr.Host)
 	if err != nil {
 		return fail(err)
 	}
 	var faults addressErrors
 	for i, ip := range ips {
-		link, err := dialIP(ctx, cfg, node, addr, ip, len(ips)-i, hooks)
+		link, err := dialAddress(ctx, cfg, node, addr, ip, len(ips)-i, hooks)
 		if err == nil {
 			return link, nil
 		}
@@ -53,6 +47,15 @@ func dial(ctx context.Context, cfg *Config, node int32, addr Addr, hooks linkHoo
 	return fail(faults)
 }
 
+// addresses returns what to dial for a host: its IP addresses, or the host itself when
+// a Dialer resolves names.
+func addresses(ctx context.Context, cfg *Config, node int32, host string) ([]string, error) {
+	if cfg.Dialer != nil && !cfg.canonical(node) {
+		return []string{host}, nil
+	}
+	return resolve(ctx, cfg, host)
+}
+
 func resolve(ctx context.Context, cfg *Config, host string) ([]string, error) {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return []string{host}, nil
@@ -64,19 +67,40 @@ func resolve(ctx context.Context, cfg *Config, host string) ([]string, error) {
 	return ips, err
 }
 
-// dialIP tries one address of a host, of which `left` are to be tried yet: a
+// canonical tells whether the addresses of a node go by their canonical names.
+func (c *Config) canonical(node int32) bool { return c.CanonicalBootstrap && node < 0 }
+
+// canonicalName returns the name that DNS has for an address, or the address when there
+// is none.
+func canonicalName(ctx context.Context, cfg *Config, ip string) string {
+	names, err := cfg.LookupAddr(ctx, ip)
+	if err != nil || len(names) == 0 {
+		cfg.Logger.Warn("kafka: an address of a bootstrap server has no canonical name", "address", ip, "error", err)
+		return ip
+	}
+	return strings.TrimSuffix(names[0], ".")
+}
+
+// dialAddress tries one address of a host, of which `left` are to be tried yet: a
 // black hole must leave time for the others (KIP-302).
-func dialIP(ctx context.Context, cfg *Config, node int32, addr Addr, ip string, left int, hooks linkHooks) (*Link, error) {
+func dialAddress(ctx context.Context, cfg *Config, node int32, addr Addr, ip string, left int, hooks linkHooks) (*Link, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share := time.Until(deadline) / time.Duration(left)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, share, &timeoutError{"usable connection", share})
 		defer cancel()
 	}
+	if cfg.canonical(node) {
+		addr.Host = canonicalName(ctx, cfg, ip)
+	}
 	n := &negotiation{
-		cfg: cfg, node: node, addr: addr, where: net.JoinHostPort(ip, strconv.Itoa(int(addr.Port))), hooks: hooks,
+		cfg: cfg, node: node, addr: addr, where: Addr{ip, addr.Port}.String(), hooks: hooks,
 	}
 	n.open = func(ctx context.Context) (net.Conn, error) { return dialTCP(ctx, cfg, n.where) }
+	if cfg.Dialer != nil {
+		n.where = addr.String()
+		n.open = func(ctx context.Context) (net.Conn, error) { return cfg.Dialer(ctx, "tcp", n.where) }
+	}
 	return n.setup(ctx)
 }
 

@@ -133,6 +133,23 @@ func TestDialResolvesEachTime(t *testing.T) {
 	l.Close()
 }
 
+func TestDialOfABootstrapServerByItsCanonicalName(t *testing.T) {
+	_, port := listen(t, "127.0.0.1:0", (*peer).serve)
+	cfg := tcpConfig("127.0.0.1")
+	cfg.CanonicalBootstrap = true
+	cfg.LookupAddr = func(_ context.Context, addr string) ([]string, error) { return []string{"canonical.example."}, nil }
+	for _, tt := range []struct {
+		node int32
+		host string
+	}{{-1, "canonical.example"}, {1, "kafka.example"}} {
+		l, err := Dial(t.Context(), cfg, tt.node, Addr{"kafka.example", port})
+		require.NoError(t, err)
+		require.Equal(t, tt.host, l.addr.Host)
+		require.Equal(t, "127.0.0.1", l.raw.RemoteAddr().(*net.TCPAddr).IP.String())
+		l.Close()
+	}
+}
+
 func TestDialSocketOptions(t *testing.T) {
 	_, port := listen(t, "127.0.0.1:0", (*peer).serve)
 	cfg := tcpConfig()
