@@ -19,7 +19,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 VET_PLATFORMS := $(filter-out $(shell go env GOOS)/%,linux/amd64 darwin/arm64 windows/amd64)
 FUZZTIME  := 20s
 
-.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests unit cross consumer-check fuzz cover bench bench-full clean
+.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests unit cross consumer-check soak fuzz cover bench bench-full clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,14 @@ cross: ## build the library for each platform, vet it for each system
 
 consumer-check: ## build a module that uses the library; see what it downloads
 	@go run ./internal/ci/consumercheck
+
+SOAK_RELEASES := 4.4.0 3.9.2 2.8.2 1.1.1
+MINUTES       := 10
+
+soak: ## groups with other clients, members killed at random: MINUTES on each release, or on V
+	@for v in $(or $(V),$(SOAK_RELEASES)); do \
+		(cd internal/e2e && go test -race -count=1 -v -run TestMixedCompany -timeout $$(($(MINUTES) + 15))m ./soak -args -release $$v -time $(MINUTES)m); \
+	done
 
 fuzz: ## run each fuzz test for FUZZTIME
 	@go list ./... | while read -r p; do \

@@ -342,3 +342,44 @@ func TestConsumerWithoutAGroup(t *testing.T) {
 		})
 	}
 }
+
+// B56. What CommitAsync was asked for reaches the broker before somebody else owns
+// the partition.
+func TestRevocationWaitsForAsyncCommits(t *testing.T) {
+	for name, inListener := range map[string]bool{"after each Poll": false, "in OnRevoked": true} {
+		t.Run(name, func(t *testing.T) {
+			forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+				// There is always one commit that waits for another, also behind a heartbeat.
+				b.On(keyOffsetCommit).Delay(30 * time.Millisecond)
+				b.On(keyHeartbeat).Delay(20 * time.Millisecond)
+				a := joiner(t, b, func(c *Config) {
+					change(c)
+					c.MaxPollRecords = 1
+					if inListener {
+						c.RebalanceListener.OnRevoked = func(_ context.Context, c *Consumer, _ []TopicPartition) error {
+							return c.CommitAsync(nil, nil)
+						}
+					}
+				})
+				consumed := map[TopicPartition]int64{}
+				var second *groupReader
+				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+					records, err := a.Poll(t.Context(), 10*time.Millisecond)
+					require.NoError(t, err)
+					for r := range records.All() {
+						consumed[r.TopicPartition()] = r.Offset + 1
+					}
+					if !inListener && records.Len() > 0 {
+						require.NoError(t, a.CommitAsync(nil, nil))
+					}
+					if second == nil && len(consumed) == 2 {
+						second = startReader(t, joiner(t, b, change), 10*time.Millisecond)
+					}
+				}
+				require.Len(t, second.Assignment(), 1)
+				moved := second.Assignment()[0]
+				require.Equal(t, span(consumed[moved], 99), second.of(moved))
+			})
+		})
+	}
+}

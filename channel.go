@@ -18,7 +18,9 @@ type channelReader struct {
 // unbuffered: the consumer's position follows what was received, and a record counts
 // as done when the next one is received. On a quiet topic the last record received
 // is therefore not committed automatically until the next one comes; call Commit in
-// the loop where that matters. Callbacks run on the channel's goroutine.
+// the loop where that matters. Callbacks run on the channel's goroutine: a rebalance
+// does not wait for the receiver, so the record received last comes again, to
+// whoever owns its partition then, when it was not committed by that time.
 //
 // The channel is closed when ctx ends, after ConsumerTimeout without a record, by
 // Close, and by any error; Err tells which. The record that was on offer then comes

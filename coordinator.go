@@ -245,9 +245,15 @@ func (co *coordinator) enforceRebalance(reason string) {
 }
 
 // leave ends the membership; the application has revoked what it owned. It waits
-// for earlier commits and for the coordinator's answer, as long as ctx lasts.
+// for earlier commits, at most half of ctx's time, and for the coordinator's answer,
+// as long as ctx lasts.
 func (co *coordinator) leave(ctx context.Context, reason string) error {
-	co.flush(ctx)
+	first, cancel := ctx, func() {}
+	if end, ok := ctx.Deadline(); ok {
+		first, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+	}
+	co.flush(first)
+	cancel()
 	left := make(chan error, 1)
 	if !co.post(message{event: group.Leave{Reason: reason}, before: func() {
 		co.loop.leavers = append(co.loop.leavers, left)

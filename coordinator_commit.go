@@ -98,17 +98,11 @@ func (co *coordinator) commitUnawaited(what commitment, done func(error)) {
 }
 
 // flush waits until the commits so far have ended, unless the coordinator is not
-// known. It leaves half of ctx's time to what comes after.
+// known.
 func (co *coordinator) flush(ctx context.Context) {
-	if !co.lookup.get().known || co.commits.empty() {
-		return
+	if co.lookup.get().known && !co.commits.empty() {
+		_ = co.commitSync(ctx, commitment{})
 	}
-	if end, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
-		defer cancel()
-	}
-	_ = co.commitSync(ctx, commitment{})
 }
 
 // newCommit decides what may be committed by this member.

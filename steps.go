@@ -133,10 +133,10 @@ func (c *Consumer) doSteps(ctx context.Context) error {
 		var err error
 		switch st.kind {
 		case stepRevoke:
-			if !c.readyToRevoke(st) {
-				return errors.Join(errs...)
+			var done bool
+			if done, err = c.revoke(ctx, st); !done {
+				return errors.Join(append(errs, err)...)
 			}
-			err = c.revoke(ctx, st.partitions)
 		case stepAssign:
 			err = c.takeAssignment(ctx, st)
 		case stepLost:
@@ -148,55 +148,82 @@ func (c *Consumer) doSteps(ctx context.Context) error {
 	}
 }
 
-// A revocation is a step that waits for its commit.
+// A revocation is a step that waits for commits, twice: for those so far and that
+// of what is done, and for those that the listener asked for. After it nobody else
+// would take them.
 type revocation struct {
-	step      *rebalanceStep
-	committed chan struct{}
+	step    *rebalanceStep
+	settled chan struct{} // closed when no commit is left to wait for
+	told    bool          // the listener was called
 }
 
-// readyToRevoke keeps records of the step's partitions from being handed over,
-// starts the commit of what is done, and tells whether it has ended. The commit runs
-// in the background so that Poll keeps to its timeout.
-func (c *Consumer) readyToRevoke(st *rebalanceStep) bool {
-	if c.revoking == nil || c.revoking.step != st {
+// revoke keeps records of the step's partitions from being handed over, commits,
+// tells the listener and gives the partitions up. It returns false when commits are
+// on their way: they are waited for in the background, so that Poll keeps to its
+// timeout.
+func (c *Consumer) revoke(ctx context.Context, st *rebalanceStep) (done bool, err error) {
+	r := c.revoking
+	if r == nil || r.step != st {
 		c.fetcher.acquire().Hold(st.partitions...)
 		c.fetcher.release()
-		r := &revocation{step: st, committed: make(chan struct{})}
+		r = &revocation{step: st}
 		c.revoking = r
-		if c.auto.off.Load() {
-			close(r.committed)
-		} else {
-			c.wg.Go(func() {
-				defer c.disturb()
-				defer close(r.committed)
-				ctx, cancel := context.WithTimeout(c.ctx, c.cfg.RequestTimeout)
-				defer cancel()
-				if err := c.commitDone(ctx); err != nil {
-					c.log.Warn("kafka: commit before a revocation failed: records may come again", "error", err)
-				}
-			})
+		c.settleCommits(r)
+	}
+	if !r.isSettled() {
+		return false, nil
+	}
+	if !r.told {
+		r.told = true
+		err = c.runListener(ctx, stepRevoke, st.partitions)
+		c.settleCommits(r)
+		if !r.isSettled() {
+			return false, err
 		}
 	}
-	select {
-	case <-c.revoking.committed:
-		c.revoking = nil
-		return true
-	default:
-		return false
-	}
-}
-
-// revoke tells the listener and gives the partitions up.
-func (c *Consumer) revoke(ctx context.Context, tps []TopicPartition) error {
-	err := c.runListener(ctx, stepRevoke, tps)
+	c.revoking = nil
 	table := c.fetcher.acquire()
 	defer c.fetcher.release()
 	clear(c.pausedBy)
 	for _, tp := range table.Paused() {
 		c.pausedBy[tp] = true
 	}
-	table.Remove(tps...)
-	return err
+	table.Remove(st.partitions...)
+	return true, err
+}
+
+// settleCommits commits what is done, if that is to be committed automatically, and
+// waits for all commits, in the background.
+func (c *Consumer) settleCommits(r *revocation) {
+	r.settled = make(chan struct{})
+	automatic := !c.auto.off.Load() && !r.told
+	if !automatic && (c.coord == nil || c.coord.commits.empty()) {
+		close(r.settled)
+		return
+	}
+	c.wg.Go(func() {
+		defer c.disturb()
+		defer close(r.settled)
+		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.RequestTimeout)
+		defer cancel()
+		if automatic {
+			if err := c.commitDone(ctx); err != nil {
+				c.log.Warn("kafka: commit before a revocation failed: records may come again", "error", err)
+			}
+		}
+		if c.coord != nil {
+			c.coord.flush(ctx)
+		}
+	})
+}
+
+func (r *revocation) isSettled() bool {
+	select {
+	case <-r.settled:
+		return true
+	default:
+		return false
+	}
 }
 
 // lose drops partitions that were taken away.

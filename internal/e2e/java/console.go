@@ -9,13 +9,18 @@ import (
 
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
 	"github.com/kafkaconsumer/kafka/internal/e2e/peer"
-	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
 )
 
 // ConsoleConsumer starts Kafka's console consumer on a topic, reading from
 // the beginning where the group has no committed offset. Properties are those
 // of Java's consumer.
 func ConsoleConsumer(t testing.TB, c *broker.Cluster, group, topic string, properties map[string]string) *peer.Consumer {
+	t.Helper()
+	return peer.Start(t, ConsoleProgram(t, c, group, topic, properties))
+}
+
+// ConsoleProgram is what ConsoleConsumer starts.
+func ConsoleProgram(t testing.TB, c *broker.Cluster, group, topic string, properties map[string]string) peer.Program {
 	t.Helper()
 	release := broker.Tools(c.Version)
 	line, err := broker.JVM(release, "128m")
@@ -34,7 +39,7 @@ func ConsoleConsumer(t testing.TB, c *broker.Cluster, group, topic string, prope
 	for name, value := range properties {
 		line = append(line, property, name+"="+value)
 	}
-	return peer.Start(t, "Java's console consumer", proc.Options{Args: line}, parseConsole)
+	return peer.Program{Name: "Java's console consumer", Args: line, Parse: parseConsole}
 }
 
 // parseConsole reads "Partition:0\tOffset:5\tkey\tvalue".

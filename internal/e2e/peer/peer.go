@@ -6,6 +6,7 @@ package peer
 
 import (
 	"bufio"
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -23,11 +24,21 @@ type Record struct {
 	Key, Value string
 }
 
-// An Event is one line of a peer's output: a record, or the partitions that
-// it owns now.
+// An Event is one line of a peer's output: a record, the partitions that it
+// owns now, or a fault.
 type Event struct {
 	Record   *Record
 	Assigned []int32 // partitions owned from now on; not nil when it is that kind of event
+	Lost     []int32 // partitions that the group took away without a word; likewise
+	Fault    string
+}
+
+// A Program is how to run a peer.
+type Program struct {
+	Name  string
+	Args  []string                         // program and arguments
+	Env   []string                         // added to the environment
+	Parse func(line string) (Event, error) // understands a line of its standard output
 }
 
 // A Consumer is a running peer. It is ended with the test.
@@ -43,26 +54,25 @@ type Consumer struct {
 	garbage  []string
 }
 
-// Start starts a peer whose standard output is understood by parse, line by
-// line.
-func Start(t testing.TB, name string, o proc.Options, parse func(line string) (Event, error)) *Consumer {
+// Start starts a peer.
+func Start(t testing.TB, p Program) *Consumer {
 	t.Helper()
-	c := &Consumer{name: name, log: filepath.Join(t.TempDir(), "peer.log"), changed: make(chan struct{})}
-	o.Log, o.Pipe = c.log, true
+	c := &Consumer{name: p.Name, log: filepath.Join(t.TempDir(), "peer.log"), changed: make(chan struct{})}
 	var err error
-	if c.process, err = proc.Start(o); err != nil {
-		t.Fatalf("start %s: %v", name, err)
+	c.process, err = proc.Start(proc.Options{Args: p.Args, Env: p.Env, Log: c.log, Pipe: true})
+	if err != nil {
+		t.Fatalf("start %s: %v", p.Name, err)
 	}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		c.read(parse)
+		c.read(p.Parse)
 	}()
 	t.Cleanup(func() {
 		c.process.Stop(10 * time.Second)
 		<-read
 		if t.Failed() {
-			t.Logf("%s, last lines of its log:\n%s", name, proc.Tail(c.log, 20))
+			t.Logf("%s, last lines of its log:\n%s", p.Name, proc.Tail(c.log, 20))
 		}
 	})
 	return c
@@ -79,7 +89,7 @@ func (c *Consumer) read(parse func(string) (Event, error)) {
 			c.garbage = append(c.garbage, lines.Text())
 		case e.Record != nil:
 			c.records = append(c.records, *e.Record)
-		default:
+		case e.Assigned != nil:
 			c.assigned = e.Assigned
 		}
 		close(c.changed)
@@ -134,3 +144,21 @@ func (c *Consumer) Stop() { c.process.Stop(20 * time.Second) }
 
 // Kill ends it at once, as a crash does; the group learns by its timeout.
 func (c *Consumer) Kill() { c.process.Kill() }
+
+// ParseJSON understands the lines of this repository's own consumers: a record
+// with "topic", "partition", "offset", "key" and "value"; {"assigned": […]},
+// {"lost": […]}, {"fault": "…"}.
+func ParseJSON(line string) (Event, error) {
+	var l struct {
+		Record
+		Assigned, Lost []int32
+		Fault          string
+	}
+	if err := json.Unmarshal([]byte(line), &l); err != nil {
+		return Event{}, err
+	}
+	if l.Assigned != nil || l.Lost != nil || l.Fault != "" {
+		return Event{Assigned: l.Assigned, Lost: l.Lost, Fault: l.Fault}, nil
+	}
+	return Event{Record: &l.Record}, nil
+}

@@ -10,6 +10,11 @@ import sys
 import threading
 
 import kafka
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+ASSIGNORS = {a.name: a for a in (RangePartitionAssignor, RoundRobinPartitionAssignor, CooperativeStickyAssignor)}
 
 
 def say(line):
@@ -28,12 +33,19 @@ class Listener(kafka.ConsumerRebalanceListener):
     def on_partitions_revoked(self, revoked):
         say({"assigned": []})
 
+    def on_partitions_lost(self, lost):
+        say({"lost": sorted(tp.partition for tp in lost)})
+
     def on_partitions_assigned(self, assigned):
         say({"assigned": sorted(tp.partition for tp in self.consumer.assignment())})
 
 
 def main():
     bootstrap, group, topic, options = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+    if "partition_assignment_strategy" in options:
+        options["partition_assignment_strategy"] = [ASSIGNORS[name] for name in options["partition_assignment_strategy"]]
+    if "api_version" in options:
+        options["api_version"] = tuple(options["api_version"])
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()

@@ -1,7 +1,8 @@
 //go:build unix
 
-// Package python runs kafka-python, in a virtual environment kept in
-// .cache/venv, as the other member of a group and as a producer.
+// Package python runs clients for Python, kafka-python and confluent-kafka, in
+// virtual environments kept in .cache, as the other member of a group, and
+// kafka-python as a producer.
 package python
 
 import (
@@ -17,25 +18,32 @@ import (
 	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
 )
 
-// requirements pins the client that the library is compared with, and the
-// codecs that it does not bring itself.
-var requirements = []string{"kafka-python==3.0.12"}
+// An environment is a virtual environment with the packages that are pinned.
+type environment struct {
+	folder       string // in .cache
+	requirements []string
+}
 
-// interpreter gives the Python of the virtual environment, made when it is
-// not there yet. Without Python the test is skipped; under CI it fails.
-func interpreter(t testing.TB) string {
+var (
+	kafkaPython = environment{"venv", []string{"kafka-python==3.0.12"}}
+	confluent   = environment{"venv-confluent", []string{"confluent-kafka==2.16.1"}}
+)
+
+// interpreter gives the Python of the environment, made when it is not there
+// yet. Without Python the test is skipped; under CI it fails.
+func (e environment) interpreter(t testing.TB) string {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
-		proc.Missing(t, "kafka-python needs Python 3")
+		proc.Missing(t, e.requirements[0]+" needs Python 3")
 	}
-	dir, err := proc.Cached("venv", strings.Join(requirements, " "), func(dir string) error {
+	dir, err := proc.Cached(e.folder, strings.Join(e.requirements, " "), func(dir string) error {
 		if err := proc.Run("python3", "-m", "venv", dir); err != nil {
 			return err
 		}
-		return proc.Run(append([]string{filepath.Join(dir, "bin", "pip"), "install", "--quiet"}, requirements...)...)
+		return proc.Run(append([]string{filepath.Join(dir, "bin", "pip"), "install", "--quiet"}, e.requirements...)...)
 	})
 	if err != nil {
-		t.Fatalf("install kafka-python: %v", err)
+		t.Fatalf("install %s: %v", e.requirements[0], err)
 	}
 	return filepath.Join(dir, "bin", "python")
 }
@@ -50,7 +58,9 @@ func script(t testing.TB, name string) string {
 }
 
 // Options are keyword arguments of kafka-python's KafkaConsumer or
-// KafkaProducer; their values become JSON.
+// KafkaProducer, or properties of confluent-kafka's Consumer; their values
+// become JSON. partition_assignment_strategy is a list of the names that
+// assignors have in the protocol.
 type Options map[string]any
 
 func (o Options) json(t testing.TB) string {
@@ -69,25 +79,26 @@ func (o Options) json(t testing.TB) string {
 // from the beginning where the group has no committed offset.
 func Consumer(t testing.TB, bootstrap []string, group, topic string, o Options) *peer.Consumer {
 	t.Helper()
-	args := []string{interpreter(t), script(t, "consume.py"), strings.Join(bootstrap, ","), group, topic, o.json(t)}
-	return peer.Start(t, "kafka-python", proc.Options{Args: args}, parse)
+	return peer.Start(t, Program(t, bootstrap, group, topic, o))
 }
 
-func parse(line string) (peer.Event, error) {
-	var l struct {
-		Topic      string
-		Partition  int32
-		Offset     int64
-		Key, Value string
-		Assigned   []int32
-	}
-	if err := json.Unmarshal([]byte(line), &l); err != nil {
-		return peer.Event{}, err
-	}
-	if l.Assigned != nil {
-		return peer.Event{Assigned: l.Assigned}, nil
-	}
-	return peer.Event{Record: &peer.Record{Topic: l.Topic, Partition: l.Partition, Offset: l.Offset, Key: l.Key, Value: l.Value}}, nil
+// Program is what Consumer starts.
+func Program(t testing.TB, bootstrap []string, group, topic string, o Options) peer.Program {
+	t.Helper()
+	return kafkaPython.program(t, "kafka-python", "consume.py", bootstrap, group, topic, o)
+}
+
+// ConfluentProgram is a consumer of confluent-kafka, which is librdkafka, as
+// Program is one of kafka-python.
+func ConfluentProgram(t testing.TB, bootstrap []string, group, topic string, o Options) peer.Program {
+	t.Helper()
+	return confluent.program(t, "confluent-kafka", "consume_confluent.py", bootstrap, group, topic, o)
+}
+
+func (e environment) program(t testing.TB, name, file string, bootstrap []string, group, topic string, o Options) peer.Program {
+	t.Helper()
+	args := []string{e.interpreter(t), script(t, file), strings.Join(bootstrap, ","), group, topic, o.json(t)}
+	return peer.Program{Name: name, Args: args, Parse: peer.ParseJSON}
 }
 
 // A Record is one to produce; null keys and values are nil.
@@ -108,7 +119,7 @@ func Produce(t testing.TB, bootstrap []string, o Options, records ...Record) []i
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(interpreter(t), script(t, "produce.py"), strings.Join(bootstrap, ","), o.json(t))
+	cmd := exec.Command(kafkaPython.interpreter(t), script(t, "produce.py"), strings.Join(bootstrap, ","), o.json(t))
 	cmd.Stdin = &in
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -1,0 +1,154 @@
+//go:build unix
+
+package soak
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
+	"github.com/kafkaconsumer/kafka/internal/e2e/java"
+	"github.com/kafkaconsumer/kafka/internal/e2e/peer"
+	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
+	"github.com/kafkaconsumer/kafka/internal/e2e/python"
+)
+
+// Settings of all members.
+const (
+	sessionTimeout = 6 * time.Second
+	heartbeat      = 500 * time.Millisecond
+	autoCommit     = 500 * time.Millisecond
+)
+
+// The clients that are members.
+const (
+	ours      = "ours"
+	console   = "console"
+	pythonic  = "kafka-python"
+	confluent = "confluent"
+)
+
+// A member is one running consumer of a group.
+type member struct {
+	name    string
+	kind    string
+	began   time.Time
+	process *proc.Process
+	log     string
+	read    chan struct{} // closed when all of its output was taken in
+	leaving bool          // its end is our doing
+}
+
+// program says how to run a member of a kind.
+func program(t testing.TB, c *broker.Cluster, kind, group, topic string, strategies []string, rnd *rand.Rand) peer.Program {
+	switch kind {
+	case ours:
+		return ourProgram(t, c, group, topic, strategies, rnd)
+	case console:
+		return java.ConsoleProgram(t, c, group, topic, map[string]string{
+			"session.timeout.ms": ms(sessionTimeout), "heartbeat.interval.ms": ms(heartbeat), "auto.commit.interval.ms": ms(autoCommit),
+			"partition.assignment.strategy": javaStrategies(strategies),
+		})
+	case pythonic:
+		return python.Program(t, c.Bootstrap(), group, topic, python.Options{
+			"session_timeout_ms": sessionTimeout.Milliseconds(), "heartbeat_interval_ms": heartbeat.Milliseconds(),
+			"auto_commit_interval_ms": autoCommit.Milliseconds(), "partition_assignment_strategy": strategies,
+		})
+	case confluent:
+		return python.ConfluentProgram(t, c.Bootstrap(), group, topic, python.Options{
+			"session.timeout.ms": sessionTimeout.Milliseconds(), "heartbeat.interval.ms": heartbeat.Milliseconds(),
+			"auto.commit.interval.ms": autoCommit.Milliseconds(), "partition.assignment.strategy": strings.Join(strategies, ","),
+		})
+	}
+	panic("no member of kind " + kind)
+}
+
+func ms(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+
+func javaStrategies(names []string) string {
+	classes := map[string]string{"range": "Range", "roundrobin": "RoundRobin", "cooperative-sticky": "CooperativeSticky"}
+	var out []string
+	for _, n := range names {
+		out = append(out, "org.apache.kafka.clients.consumer."+classes[n]+"Assignor")
+	}
+	return strings.Join(out, ",")
+}
+
+// ourProgram is this test binary as a member.
+func ourProgram(t testing.TB, c *broker.Cluster, group, topic string, strategies []string, rnd *rand.Rand) peer.Program {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := order{
+		Bootstrap: c.Bootstrap(), Group: group, Topic: topic, Strategies: strategies,
+		Read:    pick(rnd, readPoll, readIterator, readChannel),
+		Commit:  pick(rnd, commitAuto, commitAuto, commitSync, commitAsync),
+		Session: sessionTimeout, Heartbeat: heartbeat, AutoCommit: autoCommit,
+	}
+	what, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peer.Program{
+		Name: o.Read + "," + o.Commit, Args: []string{self}, Env: []string{memberVariable + "=" + string(what)}, Parse: peer.ParseJSON,
+	}
+}
+
+func pick[T any](rnd *rand.Rand, from ...T) T { return from[rnd.IntN(len(from))] }
+
+// start starts a member that tells the ledger of what it consumes.
+func (g *gathering) start(kind string) *member {
+	g.t.Helper()
+	g.started++
+	p := program(g.t, g.cluster, kind, g.group, g.topic, g.strategiesOf(kind), g.rnd)
+	m := &member{name: fmt.Sprintf("%s-%d", kind, g.started), kind: kind, began: time.Now(), read: make(chan struct{})}
+	if kind == ours {
+		m.name += "(" + p.Name + ")"
+	}
+	m.log = filepath.Join(g.logs, fmt.Sprintf("%s-%d.log", kind, g.started))
+	var err error
+	m.process, err = proc.Start(proc.Options{Args: p.Args, Env: p.Env, Log: m.log, Pipe: true})
+	if err != nil {
+		g.t.Fatalf("start %s: %v", m.name, err)
+	}
+	go g.follow(m, p.Parse)
+	g.members = append(g.members, m)
+	return m
+}
+
+// follow takes in the output of a member until it ends. A last line without an
+// end is that of a member killed while it wrote.
+func (g *gathering) follow(m *member, parse func(string) (peer.Event, error)) {
+	defer close(m.read)
+	lines := bufio.NewReader(m.process.Stdout)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		line = strings.TrimSuffix(line, "\n")
+		now := time.Now()
+		e, err := parse(line)
+		switch {
+		case err != nil:
+			g.ledger.fail("%s said %q", m.name, line)
+		case e.Record != nil:
+			g.ledger.deliver(m.name, e.Record.Partition, e.Record.Offset, e.Record.Value, now)
+		case e.Lost != nil:
+			g.ledger.lose(m.name, e.Lost, now)
+			g.note("%s lost %v", m.name, e.Lost)
+		case e.Fault != "":
+			g.note("%s: %s", m.name, e.Fault)
+		default:
+			g.note("%s has %v", m.name, e.Assigned)
+		}
+	}
+}

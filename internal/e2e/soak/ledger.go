@@ -1,0 +1,183 @@
+//go:build unix
+
+package soak
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A ledger takes down which member consumed what and when, and what was
+// produced, and finds what must not be. Its methods may be called from any
+// goroutine.
+type ledger struct {
+	mu         sync.Mutex
+	partitions []account
+	endings    map[string]time.Time           // members that were killed
+	losses     map[string]map[int32]time.Time // partitions that the group took from members
+	kills      []time.Time                    // in order
+
+	faults     []string
+	repeats    []repeat
+	duplicates int           // each excused by a kill or a loss
+	received   int           // repeats of what was received last from a channel
+	standstill time.Duration // the longest that a partition stood, from the last kill if there was one meanwhile
+	outage     time.Duration // the longest that a partition stood
+	consumed   map[string]int
+}
+
+// An account is of one partition; offsets are indexes.
+type account struct {
+	produced  []time.Time // when the producer had its answer
+	delivered []delivery  // the last one; the zero value: not yet
+	progress  time.Time   // when a record was consumed for the first time
+	missing   int         // produced, not consumed
+}
+
+type delivery struct {
+	member string
+	at     time.Time
+}
+
+// A repeat is a record that was consumed again, though who consumed it before
+// was neither killed nor thrown out.
+type repeat struct {
+	partition     int32
+	offset        int64
+	first, second delivery
+}
+
+func newLedger(partitions int) *ledger {
+	return &ledger{
+		partitions: make([]account, partitions), endings: map[string]time.Time{},
+		losses: map[string]map[int32]time.Time{}, consumed: map[string]int{},
+	}
+}
+
+// produce takes down that a partition has n more records.
+func (l *ledger) produce(partition int32, n int, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := &l.partitions[partition]
+	for range n {
+		offset := len(a.produced)
+		a.produced = append(a.produced, at)
+		if a.at(offset).member == "" {
+			a.missing++
+		}
+	}
+}
+
+func (a *account) at(offset int) *delivery {
+	if grow := offset + 1 - len(a.delivered); grow > 0 {
+		a.delivered = append(a.delivered, make([]delivery, grow)...)
+	}
+	return &a.delivered[offset]
+}
+
+// deliver takes down that a member consumed a record.
+func (l *ledger) deliver(member string, partition int32, offset int64, value string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if partition < 0 || int(partition) >= len(l.partitions) || value != valueOf(partition, offset) {
+		l.fault("%s got %q at offset %d of partition %d", member, value, offset, partition)
+		return
+	}
+	l.consumed[member]++
+	a := &l.partitions[partition]
+	d := a.at(int(offset))
+	if d.member == "" {
+		l.advance(a, int(offset), at)
+	} else {
+		l.again(*d, member, partition, offset, at)
+	}
+	*d = delivery{member, at}
+}
+
+// valueOf is the value of the record at an offset.
+func valueOf(partition int32, offset int64) string { return fmt.Sprintf("%d/%d", partition, offset) }
+
+// advance takes down the first delivery of a record, and how long the
+// partition had stood still.
+func (l *ledger) advance(a *account, offset int, at time.Time) {
+	if offset < len(a.produced) { // else it came before the producer's answer
+		a.missing--
+		since := a.produced[offset]
+		if a.progress.After(since) {
+			since = a.progress
+		}
+		l.outage = max(l.outage, at.Sub(since))
+		for _, kill := range slices.Backward(l.kills) {
+			if kill.After(since) && kill.Before(at) {
+				since = kill
+				break
+			}
+		}
+		l.standstill = max(l.standstill, at.Sub(since))
+	}
+	a.progress = at
+}
+
+// again judges a record that was consumed before.
+func (l *ledger) again(before delivery, member string, partition int32, offset int64, at time.Time) {
+	if killed, ok := l.endings[before.member]; ok && killed.Before(at) {
+		l.duplicates++
+		return
+	}
+	if lost, ok := l.losses[before.member][partition]; ok && lost.After(before.at) {
+		l.duplicates++
+		return
+	}
+	l.repeats = append(l.repeats, repeat{partition, offset, before, delivery{member, at}})
+}
+
+// kill takes down that a member is about to be killed.
+func (l *ledger) kill(member string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endings[member] = at
+	l.kills = append(l.kills, at)
+}
+
+// lose takes down that the group took partitions from a member.
+func (l *ledger) lose(member string, partitions []int32, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.losses[member] == nil {
+		l.losses[member] = map[int32]time.Time{}
+	}
+	for _, p := range partitions {
+		l.losses[member][p] = at
+	}
+}
+
+// fail takes down what must not be.
+func (l *ledger) fail(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault(format, args...)
+}
+
+func (l *ledger) fault(format string, args ...any) {
+	l.faults = append(l.faults, fmt.Sprintf(format, args...))
+}
+
+// missing tells how many records nobody consumed yet.
+func (l *ledger) missing() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for i := range l.partitions {
+		n += l.partitions[i].missing
+	}
+	return n
+}
+
+// of tells how many records a member consumed.
+func (l *ledger) of(member string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.consumed[member]
+}

@@ -1,0 +1,152 @@
+//go:build unix
+
+package soak
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
+	"github.com/kafkaconsumer/kafka/internal/e2e/java"
+	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
+)
+
+var (
+	releaseFlag = flag.String("release", "4.4.0", "release of Kafka")
+	timeFlag    = flag.Duration("time", time.Minute, "how long members come and go")
+	seedFlag    = flag.Uint64("seed", 0, "what happens; 0: anything")
+	logsFlag    = flag.String("logs", "", "folder to keep the logs in")
+)
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(memberVariable); what != "" {
+		if err := playMember(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	proc.Main(m)
+}
+
+// members says which clients take part, by release.
+func kindsFor(string) []string { return []string{ours, console, pythonic, confluent} }
+
+// TestMixedCompany has this library, Java's console consumer, kafka-python and
+// confluent-kafka share topics while members join, leave and are killed.
+func TestMixedCompany(t *testing.T) {
+	t.Run(*releaseFlag, func(t *testing.T) {
+		seed := *seedFlag
+		if seed == 0 {
+			seed = rand.Uint64()
+		}
+		t.Logf("again: -release %s -time %v -seed %d", *releaseFlag, *timeFlag, seed)
+		cluster := broker.Start(t, *releaseFlag)
+		driver := java.For(t, cluster)
+		commits := followCommits(t, cluster.Bootstrap(), *releaseFlag)
+		for i, p := range phases {
+			g := &gathering{
+				t: t, cluster: cluster, java: driver, commits: commits, kinds: kindsFor(*releaseFlag), phase: p,
+				rnd: rand.New(rand.NewPCG(seed, uint64(i))), ledger: newLedger(topicPartitions),
+				logs: logs(t, p), group: p.name, topic: p.name,
+			}
+			g.openDiary(t)
+			g.run(*timeFlag / time.Duration(len(phases)))
+			g.report(t)
+		}
+	})
+}
+
+func logs(t *testing.T, p phase) string {
+	folder := filepath.Join(t.TempDir(), p.name)
+	if *logsFlag != "" {
+		folder = filepath.Join(*logsFlag, p.name)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+func (g *gathering) openDiary(t *testing.T) {
+	f, err := os.Create(filepath.Join(g.logs, "diary.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.diary.File = f
+	t.Cleanup(func() { f.Close() })
+}
+
+// report logs what happened, and fails the test on what must not.
+func (g *gathering) report(t *testing.T) {
+	l := g.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	records := 0
+	for _, a := range l.partitions {
+		records += len(a.produced)
+	}
+	if l.standstill > stuck {
+		l.fault("a partition stood still for %v", l.standstill)
+	}
+	for _, b := range g.commits.takeBackward() {
+		l.fault("a commit went backward: %s", b)
+	}
+	g.judge()
+	t.Logf("%s: %d members, %d killed, %d thrown out; %d records, %d consumed again after that, %d received last; %d commits; "+
+		"longest standstill %v (%v with the wait for killed members), longest roll call %v",
+		g.phase.name, g.started, len(l.kills), len(l.losses), records, l.duplicates, l.received, g.commits.of(g.group),
+		l.standstill.Round(time.Millisecond), l.outage.Round(time.Millisecond), g.rollCall.Round(time.Millisecond))
+	if len(l.faults) > 0 {
+		shown := l.faults[:min(len(l.faults), 20)]
+		t.Errorf("%s: %d faults:\n%s\ndiary, last lines:\n%s", g.phase.name, len(l.faults), strings.Join(shown, "\n"), proc.Tail(g.diary.Name(), 60))
+	}
+}
+
+// A deed is that a member gave a partition up without a commit of what it had
+// consumed, or consumed what another had committed.
+type deed struct {
+	culprit, other string
+	partition      int32
+	committed      bool
+}
+
+// judge finds out whose fault repeats are: of who took over if the record was
+// committed by then, else of who gave the partition up.
+func (g *gathering) judge() {
+	found := map[deed][]repeat{}
+	for _, r := range g.ledger.repeats {
+		d := deed{r.first.member, r.second.member, r.partition, g.commits.committed(place{g.group, r.partition}, r.offset, r.second.at)}
+		if d.committed {
+			d.culprit, d.other = d.other, d.culprit
+		}
+		found[d] = append(found[d], r)
+	}
+	for d, repeats := range found {
+		switch {
+		case !strings.HasPrefix(d.culprit, ours):
+			g.t.Logf("not ours: %s", d.describe(repeats))
+		case !d.committed && len(repeats) == 1 && strings.Contains(d.culprit, readChannel):
+			// A rebalance does not wait for the receiver of a channel, as its documentation says.
+			g.ledger.received++
+		default:
+			g.ledger.fault("%s", d.describe(repeats))
+		}
+	}
+}
+
+func (d deed) describe(repeats []repeat) string {
+	first, last := repeats[0], repeats[len(repeats)-1]
+	what := fmt.Sprintf("gave up partition %d without a commit of offsets %d to %d; %s consumed them again",
+		d.partition, first.offset, last.offset, d.other)
+	if d.committed {
+		what = fmt.Sprintf("consumed offsets %d to %d of partition %d, which %s had committed", first.offset, last.offset, d.partition, d.other)
+	}
+	return fmt.Sprintf("%s %s (%d at %s and %s)", d.culprit, what, first.offset, first.first.at.Format(timeFormat), first.second.at.Format(timeFormat))
+}
