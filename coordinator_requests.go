@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/assignors"
@@ -169,6 +170,19 @@ func (co *coordinator) subscribedPartitions(topics []string) int {
 	return n
 }
 
+// explainJoin says what a refusal to take this member means, where the code alone does
+// not tell.
+func (co *coordinator) explainJoin(code int16) *string {
+	if ErrorCode(code) != protocol.InconsistentGroupProtocol {
+		return nil
+	}
+	var offered []string
+	for _, a := range co.assignors {
+		offered = append(offered, a.Name())
+	}
+	return optional(fmt.Sprintf("it offers %s (PartitionAssignmentStrategy)", strings.Join(offered, ", ")))
+}
+
 func (co *coordinator) joinAnswer(node int32, a group.SendJoin, resp kmsg.Response) group.JoinAnswered {
 	r, ok := resp.(*kmsg.JoinGroupResponse)
 	if !ok {
@@ -176,7 +190,7 @@ func (co *coordinator) joinAnswer(node int32, a group.SendJoin, resp kmsg.Respon
 	}
 	answer := group.JoinAnswered{
 		Seq: a.Seq, MemberID: r.MemberID, Generation: r.Generation, Partitions: co.subscribedPartitions(a.Topics),
-		Err: co.explainSession(answerError(node, "JoinGroup", r.ErrorCode, nil)),
+		Err: co.explainSession(answerError(node, "JoinGroup", r.ErrorCode, co.explainJoin(r.ErrorCode))),
 	}
 	if answer.Err != nil {
 		return answer

@@ -14,10 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/assignors"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/peer"
 	"github.com/kafkaconsumer/kafka/internal/e2e/python"
+	"github.com/kafkaconsumer/kafka/protocol"
 )
 
 // heartbeat is the interval in which members learn of a rebalance.
@@ -126,6 +128,33 @@ func ofPeer(p *peer.Consumer) (consumed func() []place, stop func()) {
 		}
 		return out
 	}, p.Stop
+}
+
+// TestNoStrategyInCommonWithTheGroup: the one who comes later is told, and what it
+// offered; the group goes on.
+func TestNoStrategyInCommonWithTheGroup(t *testing.T) {
+	ForEachRelease(t, func(t *testing.T, target *Target) {
+		topic, group := target.Topic(t, 1), target.Unique(t)
+		other := python.Consumer(t, target.Bootstrap, group, topic, python.Options{"partition_assignment_strategy": []string{"range"}})
+		target.Fill(t, topic, 1, 1)
+		other.WaitRecords(t, 1)
+		c := newConsumer(t, target, kafka.Config{
+			GroupID: group, Topics: []string{topic},
+			PartitionAssignmentStrategy: []assignors.Assignor{assignors.CooperativeSticky{}, assignors.Sticky{}},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := c.Poll(ctx, -1)
+		var refused *kafka.BrokerError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, protocol.InconsistentGroupProtocol, refused.Code)
+		require.ErrorContains(t, err, group)
+		require.ErrorContains(t, err, "cooperative-sticky, sticky")
+		require.ErrorContains(t, err, "PartitionAssignmentStrategy")
+		closeConsumer(t, c)
+		target.Fill(t, topic, 1, 1)
+		other.WaitRecords(t, 2)
+	})
 }
 
 func share(t *testing.T, target *Target, join func(group, topic string) (consumed func() []place, stop func())) {
