@@ -333,7 +333,9 @@ type Config struct {
 	// Kafka property: group.remote.assignor.
 	GroupRemoteAssignor string
 	// IsolationLevel says whether records of transactions that are open or were
-	// aborted are read. The zero value is ReadUncommitted.
+	// aborted are read. The zero value is ReadUncommitted. ReadCommitted needs Kafka
+	// 0.11: reading from an older broker, or with an APIVersion below "0.11", is an
+	// *UnsupportedVersionError.
 	//
 	// Kafka property: isolation.level.
 	IsolationLevel IsolationLevel

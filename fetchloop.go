@@ -110,7 +110,7 @@ func (l *fetchLoop) connect() (version int16, err error) {
 	if l.link, err = l.f.linkTo(l.broker, conn.Fetch, l.link); err != nil {
 		return 0, err
 	}
-	return pickFetch(l.link)
+	return l.f.pickVersion(l.link)
 }
 
 // linkTo returns link if it is sound, or a new one.
@@ -125,8 +125,23 @@ func (f *fetcher) linkTo(id int32, role conn.Role, link *conn.Link) (*conn.Link,
 	return broker.Link(f.ctx, role)
 }
 
-func pickFetch(link *conn.Link) (int16, error) {
-	return link.Versions().Pick(protocol.KeyFetch, protocol.FetchMinVersion, protocol.FetchMaxVersion)
+// pickVersion returns the version of Fetch to use. With a broker that does not know
+// transactions, or must be taken for one, records of aborted ones could not be told.
+func (f *fetcher) pickVersion(link *conn.Link) (int16, error) {
+	if f.cfg.IsolationLevel == ReadUncommitted {
+		version, err := link.Versions().Pick(protocol.KeyFetch, protocol.FetchMinVersion, protocol.FetchMaxVersion)
+		return version, ofBroker(err, link.Node())
+	}
+	version, err := link.Versions().Pick(protocol.KeyFetch, fetchCommittedVersion, protocol.FetchMaxVersion)
+	return version, needing(ofBroker(err, link.Node()), "as ReadCommitted needs Kafka 0.11")
+}
+
+// ofBroker names the broker in an *UnsupportedVersionError.
+func ofBroker(err error, node int32) error {
+	if old, ok := errors.AsType[*UnsupportedVersionError](err); ok {
+		old.Broker = node
+	}
+	return err
 }
 
 func (l *fetchLoop) disconnect() {
@@ -222,6 +237,7 @@ func throttleOfFetch(version int16, resp *protocol.FetchResponse) time.Duration 
 }
 
 const (
-	fetchFlexibleVersion = 12
-	fetchThrottleVersion = 8 // from here on the client has to hold back (KIP-219)
+	fetchFlexibleVersion  = 12
+	fetchCommittedVersion = 4
+	fetchThrottleVersion  = 8 // from here on the client has to hold back (KIP-219)
 )

@@ -60,7 +60,7 @@ func (side *sideLoop) fetch() (retry time.Time, ended bool) {
 	if side.link, err = f.linkTo(l.broker, conn.Side, side.link); err != nil {
 		return time.Now().Add(sideRetry), false
 	}
-	version, err := pickFetch(side.link)
+	version, err := f.pickVersion(side.link)
 	if err != nil {
 		return time.Time{}, false
 	}

@@ -29,10 +29,11 @@ const (
 // and not of records, so that it serves for the ends of logs alone, and answers with a
 // list of offsets.
 const (
-	listOffsetsEnds  = 0
-	listOffsetsMin   = 1
-	listOffsetsMax   = 10
-	listOffsetsLocal = 8 // the first that knows EarliestLocal
+	listOffsetsEnds   = 0
+	listOffsetsTimes  = 1
+	listOffsetsStable = 2 // the first that knows the last stable offset
+	listOffsetsLocal  = 8 // the first that knows EarliestLocal
+	listOffsetsMax    = 10
 )
 
 // ListedOffset is what a leader answered for one partition.
@@ -95,18 +96,24 @@ type lister struct {
 // round asks all leaders once.
 func (l *lister) round(ctx context.Context) {
 	l.lookUpOthers(ctx)
-	byLeader := map[int32][]offsetQuery{}
+	// What an old leader cannot tell must not keep it from telling the rest.
+	type target struct {
+		leader int32
+		lowest int16
+	}
+	byTarget := map[target][]offsetQuery{}
 	for tp, millis := range maps.Clone(l.pending) {
 		p, err := l.partition(tp)
 		if err != nil {
 			l.failed(tp, err)
 			continue
 		}
-		byLeader[p.Leader] = append(byLeader[p.Leader], offsetQuery{tp, millis, p.LeaderEpoch})
+		to := target{p.Leader, l.lowestFor(millis)}
+		byTarget[to] = append(byTarget[to], offsetQuery{tp, millis, p.LeaderEpoch})
 	}
 	var wg sync.WaitGroup
-	for leader, queries := range byLeader {
-		wg.Go(func() { l.query(ctx, leader, queries) })
+	for to, queries := range byTarget {
+		wg.Go(func() { l.query(ctx, to.leader, to.lowest, queries) })
 	}
 	wg.Wait()
 }
@@ -186,10 +193,11 @@ func (l *lister) failed(tp protocol.TopicPartition, err error) {
 	}
 }
 
-// query asks one leader.
-func (l *lister) query(ctx context.Context, leader int32, queries []offsetQuery) {
-	req := conn.Limit(listOffsetsRequest(ctx, queries, l.isolation), lowestFor(queries), listOffsetsMax)
+// query asks one leader, in no version below lowest.
+func (l *lister) query(ctx context.Context, leader int32, lowest int16, queries []offsetQuery) {
+	req := conn.Limit(listOffsetsRequest(ctx, queries, l.isolation), lowest, listOffsetsMax)
 	resp, err := l.c.Do(ctx, leader, conn.Control, req)
+	err = explainLowest(err, lowest)
 	answered := map[protocol.TopicPartition]*kmsg.ListOffsetsResponseTopicPartition{}
 	if r, ok := resp.(*kmsg.ListOffsetsResponse); ok {
 		for i := range r.Topics {
@@ -218,19 +226,33 @@ func (l *lister) query(ctx context.Context, leader int32, queries []offsetQuery)
 	}
 }
 
-// lowestFor returns the oldest version that can answer all queries.
-func lowestFor(queries []offsetQuery) int16 {
-	lowest := int16(listOffsetsEnds)
-	for _, q := range queries {
-		switch q.millis {
-		case Latest, Earliest:
-		case EarliestLocal:
-			lowest = max(lowest, listOffsetsLocal)
-		default:
-			lowest = max(lowest, listOffsetsMin)
-		}
+// lowestFor returns the oldest version that can answer a query.
+func (l *lister) lowestFor(millis int64) int16 {
+	switch {
+	case millis == Earliest, millis == Latest && l.isolation == 0:
+		return listOffsetsEnds
+	case millis == Latest:
+		return listOffsetsStable
+	case millis == EarliestLocal:
+		return listOffsetsLocal
 	}
-	return lowest
+	return listOffsetsTimes
+}
+
+// explainLowest adds to an *UnsupportedVersionError what the version is needed for.
+func explainLowest(err error, lowest int16) error {
+	old, ok := errors.AsType[*protocol.UnsupportedVersionError](err)
+	if !ok {
+		return err
+	}
+	named := *old
+	switch lowest {
+	case listOffsetsTimes:
+		named.Need += ", as looking up by time needs Kafka 0.10.1"
+	case listOffsetsStable:
+		named.Need += ", as ReadCommitted needs Kafka 0.11"
+	}
+	return &named
 }
 
 // answeredOld takes in an answer of version 0: at most one offset was asked for.

@@ -144,7 +144,7 @@ func TestListOffsetsOfABrokerBefore0101(t *testing.T) {
 		table := testbroker.DefaultVersions()
 		table[protocol.KeyListOffsets] = testbroker.VersionRange{}
 		tb := testbroker.New(t, testbroker.WithVersions(table))
-		tb.CreateTopic("t", 1)
+		tb.CreateTopic("t", 2)
 		tb.ProduceValues("t", 0, "a", "b", "c")
 		tb.SetLogStart("t", 0, 1)
 		c := start(t, tb, nil, "t")
@@ -160,7 +160,17 @@ func TestListOffsetsOfABrokerBefore0101(t *testing.T) {
 			require.ErrorAs(t, errs[tp("t", 0)], &unsupported)
 			require.Equal(t, int32(1), unsupported.Broker)
 		}
+		_, errs := c.ListOffsets(t.Context(), map[protocol.TopicPartition]int64{tp("t", 0): Latest}, 1)
+		require.ErrorContains(t, errs[tp("t", 0)], "ReadCommitted needs Kafka 0.11")
 		require.Equal(t, asked, tb.Count(protocol.KeyListOffsets), "nothing is sent that a broker does not know")
+
+		// What the leader cannot look up does not keep it from telling the rest.
+		found, errs := c.ListOffsets(t.Context(), map[protocol.TopicPartition]int64{tp("t", 0): Earliest, tp("t", 1): 1234}, 0)
+		require.EqualValues(t, 1, found[tp("t", 0)].Offset)
+		require.Len(t, errs, 1)
+		for _, r := range tb.Requests(protocol.KeyListOffsets) {
+			require.EqualValues(t, 1, r.Message.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].MaxNumOffsets)
+		}
 	})
 }
 

@@ -29,7 +29,7 @@ type SizeError struct {
 }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("batch of %d bytes, an answer may have %d", e.Size, e.Limit)
+	return fmt.Sprintf("batch of %d bytes, an answer may have %d by ReceiveMessageMaxBytes", e.Size, e.Limit)
 }
 
 // Apply takes over what ReadAnswer read of the session's answer. It returns false

@@ -20,6 +20,7 @@ const (
 	keyHeartbeat            int16 = 12
 	keyLeaveGroup           int16 = 13
 	keySyncGroup            int16 = 14
+	keyListGroups           int16 = 16
 	keyApiVersions          int16 = 18
 	keyOffsetForLeaderEpoch int16 = 23
 
@@ -58,14 +59,14 @@ func DefaultVersions() map[int16]VersionRange {
 		keyFetch: {0, 16}, keyListOffsets: {0, 8}, keyMetadata: {0, 12},
 		keyOffsetCommit: {0, 9}, keyOffsetFetch: {0, 9}, keyFindCoordinator: {0, 6},
 		keyJoinGroup: {0, 9}, keyHeartbeat: {0, 4}, keyLeaveGroup: {0, 5}, keySyncGroup: {0, 5},
-		keyApiVersions: {0, 4}, keyOffsetForLeaderEpoch: {0, 4},
+		keyListGroups: {0, 5}, keyApiVersions: {0, 4}, keyOffsetForLeaderEpoch: {0, 4},
 	}
 }
 
 // SetVersions gives a node its own table, which its ApiVersions answers tell
 // as it is, unknown keys included. A request outside it closes the connection;
 // for ApiVersions above its maximum the answer is UNSUPPORTED_VERSION in v0. A
-// node whose table lacks ApiVersions closes on it, as brokers before 0.10 do.
+// node whose table lacks ApiVersions closes on it, as brokers before 0.9 do.
 func (c *Cluster) SetVersions(node int32, table map[int16]VersionRange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,6 +106,8 @@ func (c *Cluster) answer(cn *conn, req Request) kmsg.Response {
 		return c.leaveGroup(cn.node, m)
 	case *kmsg.SyncGroupRequest:
 		return c.syncGroup(cn, m)
+	case *kmsg.ListGroupsRequest:
+		return c.listGroups()
 	case *kmsg.OffsetForLeaderEpochRequest:
 		return c.offsetForLeaderEpoch(cn.node, m)
 	}

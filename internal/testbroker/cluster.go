@@ -20,6 +20,7 @@ type options struct {
 	nodes        int
 	tcp          bool
 	versions     map[int16]VersionRange
+	manners      manners
 	initialDelay time.Duration
 	minSession   time.Duration
 	maxSession   time.Duration
@@ -108,6 +109,7 @@ type node struct {
 	stopped  bool
 	hang     bool
 	versions map[int16]VersionRange
+	manners  manners
 	conns    map[*conn]struct{}
 	sessions map[int32]*session
 }
@@ -137,7 +139,7 @@ func New(t testing.TB, opts ...Option) *Cluster {
 		id := int32(i + 1)
 		n := &node{
 			id: id, host: fmt.Sprintf("node%d.test", id), port: 9092,
-			versions: c.opts.versions, conns: map[*conn]struct{}{}, sessions: map[int32]*session{},
+			versions: c.opts.versions, manners: c.opts.manners, conns: map[*conn]struct{}{}, sessions: map[int32]*session{},
 		}
 		c.nodes = append(c.nodes, n)
 		if c.opts.tcp {

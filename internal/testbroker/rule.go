@@ -251,8 +251,9 @@ func (r *Rule) run(cn *conn, req Request) bool {
 	var normal kmsg.Response
 	if a, _, _ := r.actions(); !a.replaces() {
 		if normal = r.c.answer(cn, req); normal == nil {
-			return false
+			return r.c.swallows(cn.node, req)
 		}
+		r.c.mind(cn.node, &req, normal)
 	}
 	if !r.wait(cn, &r.holdAnswer) {
 		return false

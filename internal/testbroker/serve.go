@@ -210,8 +210,9 @@ func (cn *conn) handle(req Request) bool {
 	}
 	resp := cn.c.answer(cn, req)
 	if resp == nil {
-		return false
+		return cn.c.swallows(cn.node, req)
 	}
+	cn.c.mind(cn.node, &req, resp)
 	return cn.send(Frame(req, resp), sending{cut: -1})
 }
 
