@@ -156,7 +156,7 @@ type Config struct {
 	MaxPollInterval time.Duration
 	// SessionTimeout is how long the group goes without this member's heartbeat
 	// before it is thrown out. Zero means 10s. The broker sets limits, by default 6s
-	// and 30s before Kafka 0.10.1, and later 30min; Poll returns
+	// and 30s before Kafka 0.10.1, later 6s and 5 or 30min; Poll returns
 	// INVALID_SESSION_TIMEOUT outside of them. Before 0.10.1 a rebalance waits only
 	// so long, in place of MaxPollInterval, for a member that works on a batch.
 	//

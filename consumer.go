@@ -88,6 +88,7 @@ type member interface {
 	nextStep() *rebalanceStep
 	stepDone(*rebalanceStep)
 	takeError() error
+	joinBy() time.Time
 }
 
 // NewConsumer returns a Consumer for cfg, of which it keeps a copy. It reaches a

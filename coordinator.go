@@ -90,6 +90,7 @@ type membership struct {
 	owned      map[TopicPartition]uint64 // which taking over it is, ever growing
 	ownedList  []TopicPartition
 	subscribed bool
+	joinBy     time.Time // when the coordinator goes on without this member; zero: it does not wait
 }
 
 type stepKind = group.StepKind
@@ -223,6 +224,10 @@ func (co *coordinator) rebalancing() bool {
 		return false
 	}
 }
+
+// joinBy returns until when this member must have joined a round that has begun; zero
+// if none waits for it.
+func (co *coordinator) joinBy() time.Time { return co.now.Load().joinBy }
 
 // generationValid reports whether this consumer is a member of its group's present
 // generation, as far as it knows.

@@ -343,8 +343,11 @@ func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicP
 	case err != nil && !refusesGroup(err):
 		co.call(group.CoordinatorLost{Node: node, Err: err})
 	}
+	if isUnsupported(err) { // it names its request itself
+		return commitAnswer{whole: co.explainCommit(node, err)}
+	}
 	if err != nil {
-		return commitAnswer{whole: fmt.Errorf("OffsetCommit: %w", co.explainCommit(node, err))}
+		return commitAnswer{whole: fmt.Errorf("OffsetCommit: %w", err)}
 	}
 	a := commitAnswer{each: make(map[TopicPartition]error, len(offsets))}
 	for tp := range offsets {

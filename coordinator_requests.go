@@ -132,7 +132,11 @@ func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) m
 		}
 		return message{event: group.JoinAnswered{Seq: a.Seq, Err: co.explainStatic(err)}}
 	}
-	return message{event: co.joinAnswer(node, a, resp)}
+	limit := co.cfg.MaxPollInterval
+	if resp.GetVersion() == 0 {
+		limit = co.cfg.SessionTimeout
+	}
+	return message{event: co.joinAnswer(node, a, resp), before: func() { co.loop.roundLimit = limit }}
 }
 
 // since is the lowest version of a request in which a static member can say who it
@@ -157,8 +161,8 @@ func (co *coordinator) explainSession(err error) error {
 	if code, _ := answeredCode(err); code != protocol.InvalidSessionTimeout {
 		return err
 	}
-	return fmt.Errorf("%w: SessionTimeout is %v, and brokers allow what lies between their group.min.session.timeout.ms (6s by default) "+
-		"and group.max.session.timeout.ms (30s by default before Kafka 0.10.1, later 5 or 30 minutes)", err, co.cfg.SessionTimeout)
+	return fmt.Errorf("%w: SessionTimeout is %v; by default brokers allow 6s to 30s before Kafka 0.10.1, later up to 5 or 30 minutes",
+		err, co.cfg.SessionTimeout)
 }
 
 // subscribedPartitions counts the partitions of topics, as far as they are known.

@@ -23,7 +23,9 @@ type loopState struct {
 	metadata *cluster.Metadata // the last one that counts were compared with
 	counts   map[string]int    // of partitions, when this member made the assignment
 
-	takings uint64 // how many partitions were taken over so far
+	roundLimit time.Duration // how long a round waits for its members, as JoinGroup said
+	calm       time.Time     // when the coordinator last knew of no round
+	takings    uint64        // how many partitions were taken over so far
 
 	asks   uint64    // the application's askings for records, when last looked at
 	asked  time.Time // when they were seen to grow
@@ -84,6 +86,10 @@ func (co *coordinator) take(ev group.Event) {
 		if ev.Timer == group.LookupTimer {
 			co.lookup.retry()
 		}
+	case group.HeartbeatAnswered:
+		l.noteCalm(ev.Err)
+	case group.SyncAnswered:
+		l.noteCalm(ev.Err)
 	}
 	before := l.machine.State()
 	actions := l.machine.Step(ev)
@@ -105,6 +111,12 @@ func (co *coordinator) take(ev group.Event) {
 	}
 }
 
+func (l *loopState) noteCalm(err error) {
+	if err == nil {
+		l.calm = time.Now()
+	}
+}
+
 func (co *coordinator) markTaken(id int) {
 	if st := co.step.Load(); st != nil && st.id == id {
 		st.taken.Store(true)
@@ -118,6 +130,10 @@ func (co *coordinator) publish() {
 		now.since = time.Now()
 	}
 	now.memberID, now.generation = m.Member()
+	if m.Called() {
+		// The round began at some time since.
+		now.joinBy = co.loop.calm.Add(co.loop.roundLimit)
+	}
 	if !sameSlice(now.ownedList, old.ownedList) {
 		now.owned = make(map[TopicPartition]uint64, len(now.ownedList))
 		for _, tp := range now.ownedList {
