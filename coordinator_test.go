@@ -82,14 +82,16 @@ func newTestMember(t *testing.T, tb *testbroker.Cluster, change func(*Config)) *
 	return m
 }
 
-// commit is commitSync of offsets of topics that nothing is read from.
+// commit commits offsets of topics that nothing is read from, and waits.
 func (co *coordinator) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
-	return co.commitSync(ctx, commitment{offsets: offsets})
+	return co.startCommit(commitment{offsets: offsets}, false).wait(ctx)
 }
 
-// commitAsync is the same for commitUnawaited.
+// commitAsync is the same without waiting.
 func (co *coordinator) commitAsync(offsets map[TopicPartition]OffsetAndMetadata, done func(error)) {
-	co.commitUnawaited(commitment{offsets: offsets}, done)
+	if !co.startUnawaited(commitment{offsets: offsets}, done) {
+		done(ErrClosed)
+	}
 }
 
 func (m *testMember) awake() {
