@@ -141,5 +141,6 @@ func (c *Consumer) end(ctx context.Context) {
 	if ch := c.channel.Load(); ch != nil {
 		ch.await(ctx)
 	}
+	c.told.close(ctx)
 	c.events.close(ctx)
 }

@@ -24,7 +24,7 @@ func (c *Consumer) Commit(ctx context.Context) error {
 	if err := c.groupCall(); err != nil {
 		return err
 	}
-	return c.commit(ctx, c.onReader, positionsIn)
+	return c.commit(ctx, c.positions())
 }
 
 // CommitOffsets commits the given offsets, of partitions that with a subscription
@@ -37,47 +37,28 @@ func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition
 	if err := checkOffsets(offsets); err != nil {
 		return err
 	}
-	return c.commit(ctx, here, c.commitmentTo(offsets))
+	return c.commit(ctx, c.commitmentTo(offsets))
 }
 
-// here runs fn at once.
-func here(fn func()) { fn() }
-
-// commit commits what read returns; on runs what reads and queues it.
-func (c *Consumer) commit(ctx context.Context, on func(func()), read func(*fetch.Table) commitment) error {
+func (c *Consumer) commit(ctx context.Context, what commitment) error {
+	defer c.metrics.Client.Committing()()
+	c.markDone(what)
 	nested := c.nested(ctx)
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	var p *pendingCommit
-	var what commitment
-	on(func() {
-		c.queueCommit(func(table *fetch.Table) {
-			if what = read(table); len(what.offsets) > 0 {
-				markDone(table, what)
-				p = c.coord.startCommit(what, false)
-			}
-		})
-	})
-	err := c.orClosed(c.awaitCommit(ctx, what, p))
+	err := c.orClosed(c.commitNow(what, func() error { return c.coord.commitSync(ctx, what) }))
 	if !nested {
 		err = errors.Join(err, c.runDueCallbacks(ctx))
 	}
 	return err
 }
 
-// queueCommit runs start, which reads from the table what to commit and queues it, in one
-// step: a position that is read later never comes into the queue before an earlier one.
-// start must not block.
-func (c *Consumer) queueCommit(start func(*fetch.Table)) {
+// markDone notes that the application commits offsets.
+func (c *Consumer) markDone(what commitment) {
 	c.fetcher.mu.Lock()
 	defer c.fetcher.mu.Unlock()
-	start(c.fetcher.table)
-}
-
-// markDone notes that the application commits offsets.
-func markDone(table *fetch.Table, what commitment) {
 	for tp, o := range what.offsets {
-		table.MarkDone(tp, o.Offset, what.topics[tp])
+		c.fetcher.table.MarkDone(tp, o.Offset, what.topics[tp])
 	}
 }
 
@@ -94,12 +75,12 @@ func (c *Consumer) runDueCallbacks(ctx context.Context) error {
 	return c.closeIfAsked()
 }
 
-// awaitCommit waits for a commit and notes what was stored. Without p there is none.
-func (c *Consumer) awaitCommit(ctx context.Context, what commitment, p *pendingCommit) error {
-	if p == nil {
+// commitNow commits and notes what was stored.
+func (c *Consumer) commitNow(what commitment, commit func() error) error {
+	if len(what.offsets) == 0 {
 		return nil
 	}
-	err := p.wait(ctx)
+	err := commit()
 	c.noteCommitted(what, err)
 	return publicError(err)
 }
@@ -122,17 +103,11 @@ func (c *Consumer) commitDone(ctx context.Context) error {
 	if c.auto.off.Load() {
 		return nil
 	}
-	var p *pendingCommit
-	var what commitment
-	c.queueCommit(func(table *fetch.Table) {
-		if what = commitmentOf(table.Done()); len(what.offsets) > 0 {
-			p = c.coord.startCommit(what, true)
-		}
-	})
-	if p == nil {
+	what := c.done()
+	if len(what.offsets) == 0 {
 		return nil
 	}
-	err := c.awaitCommit(ctx, what, p)
+	err := c.commitNow(what, func() error { return c.coord.commitLast(ctx, what) })
 	if c.auto.off.Load() {
 		return nil // just found to be of no use
 	}
@@ -155,38 +130,24 @@ func (c *Consumer) CommitAsync(offsets map[TopicPartition]OffsetAndMetadata,
 	if err := checkOffsets(offsets); err != nil {
 		return err
 	}
-	on, read := c.onReader, positionsIn
+	var what commitment
 	if offsets != nil {
-		on, read = here, c.commitmentTo(offsets)
+		what = c.commitmentTo(offsets)
+	} else {
+		what = c.positions()
 	}
-	queued := false
-	var ended func(error)
-	on(func() {
-		c.queueCommit(func(table *fetch.Table) {
-			what := read(table)
-			markDone(table, what)
-			ended = func(err error) { c.tellCommitted(what, err, callback) }
-			queued = c.coord.startUnawaited(what, ended)
-		})
+	c.markDone(what)
+	c.coord.commitUnawaited(what, func(err error) {
+		c.noteCommitted(what, err)
+		err = publicError(err)
+		if callback == nil {
+			c.tellOnCommit(what.offsets, err)
+			return
+		}
+		c.callbacks.add(func(ctx context.Context) { callback(ctx, what.offsets, err) })
+		c.disturb()
 	})
-	if !queued {
-		ended(ErrClosed)
-	}
 	return nil
-}
-
-// tellCommitted notes what came of a commit and queues the call of its callback.
-func (c *Consumer) tellCommitted(what commitment, err error,
-	callback func(context.Context, map[TopicPartition]OffsetAndMetadata, error),
-) {
-	c.noteCommitted(what, err)
-	err = publicError(err)
-	if callback == nil {
-		c.tellOnCommit(what.offsets, err)
-		return
-	}
-	c.callbacks.add(func(ctx context.Context) { callback(ctx, what.offsets, err) })
-	c.disturb()
 }
 
 // tellOnCommit queues a call of Config.OnCommit.
@@ -208,6 +169,7 @@ func (c *Consumer) Committed(ctx context.Context, tps ...TopicPartition) (map[To
 	if err := c.groupCall(); err != nil {
 		return nil, err
 	}
+	defer c.metrics.Client.LookingUp()()
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	found, err := c.coord.committed(ctx, tps)
@@ -274,26 +236,40 @@ func commitmentOf(read map[TopicPartition]fetch.Offset) commitment {
 	return what
 }
 
-// positionsIn are what Commit commits.
-func positionsIn(table *fetch.Table) commitment { return commitmentOf(table.Positions()) }
+// positions are what Commit commits.
+func (c *Consumer) positions() (what commitment) {
+	c.onReader(func() {
+		c.fetcher.mu.Lock()
+		defer c.fetcher.mu.Unlock()
+		what = commitmentOf(c.fetcher.table.Positions())
+	})
+	return what
+}
+
+// done is what the application is finished with and was not committed yet.
+func (c *Consumer) done() commitment {
+	c.fetcher.mu.Lock()
+	defer c.fetcher.mu.Unlock()
+	return commitmentOf(c.fetcher.table.Done())
+}
 
 // commitmentTo takes the application's offsets to be of the topics that are read now.
-func (c *Consumer) commitmentTo(offsets map[TopicPartition]OffsetAndMetadata) func(*fetch.Table) commitment {
+func (c *Consumer) commitmentTo(offsets map[TopicPartition]OffsetAndMetadata) commitment {
 	c.mu.Lock()
 	_, alone := c.member.(*solo)
 	c.mu.Unlock()
 	what := commitment{offsets: maps.Clone(offsets)}
-	return func(table *fetch.Table) commitment {
-		what.topics = table.TopicIDs(maps.Keys(what.offsets))
-		if alone { // the coordinator knows nothing of what is owned then
-			for tp := range what.offsets {
-				if table.Get(tp) == nil {
-					what.foreign = append(what.foreign, tp)
-				}
+	c.fetcher.mu.Lock()
+	defer c.fetcher.mu.Unlock()
+	what.topics = c.fetcher.table.TopicIDs(maps.Keys(offsets))
+	if alone { // the coordinator knows nothing of what is owned then
+		for tp := range offsets {
+			if c.fetcher.table.Get(tp) == nil {
+				what.foreign = append(what.foreign, tp)
 			}
 		}
-		return what
 	}
+	return what
 }
 
 // An autoCommit says when to commit what is done.
@@ -375,26 +351,21 @@ func (c *Consumer) commitAutomatically() {
 	if !c.auto.begin() {
 		return
 	}
-	queued := false
-	c.queueCommit(func(table *fetch.Table) {
-		if what := commitmentOf(table.Done()); len(what.offsets) > 0 {
-			queued = c.coord.startUnawaited(what, func(err error) { c.committedAutomatically(what, err) })
-		}
-	})
-	if !queued { // there is nothing to commit, or nobody to commit it any more
+	what := c.done()
+	if len(what.offsets) == 0 {
 		c.auto.finish()
+		return
 	}
-}
-
-func (c *Consumer) committedAutomatically(what commitment, err error) {
-	c.noteCommitted(what, err)
-	c.auto.finish()
-	if c.auto.off.Load() {
-		return // just found to be of no use
-	}
-	if err != nil {
-		c.log.Warn("kafka: automatic commit failed", "error", err)
-		c.auto.arm()
-	}
-	c.tellOnCommit(what.offsets, publicError(err))
+	c.coord.commitUnawaited(what, func(err error) {
+		c.noteCommitted(what, err)
+		c.auto.finish()
+		if c.auto.off.Load() {
+			return // just found to be of no use
+		}
+		if err != nil {
+			c.log.Warn("kafka: automatic commit failed", "error", err)
+			c.auto.arm()
+		}
+		c.tellOnCommit(what.offsets, publicError(err))
+	})
 }

@@ -156,7 +156,7 @@ type Config struct {
 	MaxPollInterval time.Duration
 	// SessionTimeout is how long the group goes without this member's heartbeat
 	// before it is thrown out. Zero means 10s. The broker sets limits, by default 6s
-	// and 30s before Kafka 0.10.1, later 6s and 5 or 30min; Poll returns
+	// and 30s before Kafka 0.10.1, and later 30min; Poll returns
 	// INVALID_SESSION_TIMEOUT outside of them. Before 0.10.1 a rebalance waits only
 	// so long, in place of MaxPollInterval, for a member that works on a batch.
 	//
@@ -267,13 +267,15 @@ type Config struct {
 	//
 	// Kafka property: connections.max.idle.ms.
 	ConnectionsMaxIdle time.Duration
-	// MetricReporters are told of each metric that appears, changes and goes. Not
-	// built yet.
+	// MetricReporters are told of each metric that appears, changes and goes. None
+	// of them may be nil.
 	//
 	// Kafka property: metric.reporters.
 	MetricReporters []MetricReporter
 	// MetricsNumSamples and MetricsSampleWindow are over how many windows of what
-	// length rates, averages and maxima are taken. Zero means 2 and 30s. Not built yet.
+	// length rates, averages and maxima are taken. A window begins with the first
+	// value that comes when the one before is over. Zero means 2 and 30s; negative
+	// values are errors.
 	//
 	// Kafka properties: metrics.num.samples, metrics.sample.window.ms.
 	MetricsNumSamples   int

@@ -61,6 +61,7 @@ func (c *Config) defaultSizes() {
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, 256<<20)
 	c.MaxInFlightRequestsPerConnection = cmp.Or(c.MaxInFlightRequestsPerConnection, 5)
 	c.MaxPollRecords = cmp.Or(c.MaxPollRecords, 500)
+	c.MetricsNumSamples = cmp.Or(c.MetricsNumSamples, 2)
 }
 
 func (c *Config) defaultDurations() {
@@ -78,6 +79,7 @@ func (c *Config) defaultDurations() {
 	c.APIVersionAutoTimeout = cmp.Or(c.APIVersionAutoTimeout, 2*time.Second)
 	c.ConnectionsMaxIdle = cmp.Or(c.ConnectionsMaxIdle, 9*time.Minute)
 	c.DefaultAPITimeout = cmp.Or(c.DefaultAPITimeout, time.Minute)
+	c.MetricsSampleWindow = cmp.Or(c.MetricsSampleWindow, 30*time.Second)
 	c.SocketConnectionSetupTimeout = cmp.Or(c.SocketConnectionSetupTimeout, 10*time.Second)
 }
 

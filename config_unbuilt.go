@@ -12,9 +12,6 @@ type unbuiltField struct {
 
 // unbuiltFields are all of them.
 var unbuiltFields = []unbuiltField{
-	{field: "MetricReporters", what: notBuilt},
-	{field: "MetricsNumSamples", what: notBuilt},
-	{field: "MetricsSampleWindow", what: notBuilt},
 	{field: "GroupProtocol", what: `"consumer" is not built yet`, used: func(c *Config) bool {
 		return c.GroupProtocol == GroupProtocolConsumer
 	}},

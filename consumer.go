@@ -14,6 +14,7 @@ import (
 	"github.com/kafkaconsumer/kafka/internal/cluster"
 	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/internal/fetch"
+	"github.com/kafkaconsumer/kafka/internal/metrics"
 	"github.com/kafkaconsumer/kafka/internal/subs"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
@@ -32,6 +33,8 @@ type Consumer struct {
 	fetcher *fetcher
 	coord   *coordinator // nil without a group
 	events  *eventQueue
+	metrics *metrics.Set
+	told    *reporters
 
 	ctx    context.Context // ends when the consumer is closed, with ErrClosed
 	cancel context.CancelCauseFunc
@@ -88,7 +91,6 @@ type member interface {
 	nextStep() *rebalanceStep
 	stepDone(*rebalanceStep)
 	takeError() error
-	joinBy() time.Time
 }
 
 // NewConsumer returns a Consumer for cfg, of which it keeps a copy. It reaches a
@@ -148,8 +150,12 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 	c.auto.interval = cfg.AutoCommitInterval
 	c.auto.disturb = c.disturb
 	c.events = newEventQueue(cfg.OnEvent, c.log)
-	c.cluster = cluster.New(clusterConfig(&c.cfg, tlsConfig))
-	c.fetcher = newFetcher(&c.cfg, c.cluster, c.log, fetcherHooks{
+	c.metrics = newMetrics(&c.cfg)
+	c.told = newReporters(c)
+	clusterConfig := clusterConfig(&c.cfg, tlsConfig)
+	clusterConfig.Conn.Meter = func(node int32) conn.Meter { return c.metrics.Open(node) }
+	c.cluster = cluster.New(clusterConfig)
+	c.fetcher = newFetcher(&c.cfg, c.cluster, c.log, &c.metrics.Fetch, fetcherHooks{
 		wake:      func() { kick(c.wake) },
 		moved:     c.auto.arm,
 		report:    c.report,
@@ -167,7 +173,7 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 
 			groupless: c.goAlone,
 			noCommits: c.stopAutoCommit,
-		}, c.log)
+		}, &c.metrics.Group, c.log)
 	}
 	return c
 }
@@ -227,6 +233,7 @@ func (c *Consumer) start() {
 		c.coord.start()
 	}
 	c.wg.Go(c.watch)
+	c.told.start()
 }
 
 // bound returns a context for a blocking call: it ends with the consumer, and with

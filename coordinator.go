@@ -12,6 +12,7 @@ import (
 	"github.com/kafkaconsumer/kafka/assignors"
 	"github.com/kafkaconsumer/kafka/internal/cluster"
 	"github.com/kafkaconsumer/kafka/internal/group"
+	"github.com/kafkaconsumer/kafka/internal/metrics"
 )
 
 // A coordinator is this consumer's side of its group's coordinator: it looks the
@@ -26,6 +27,7 @@ type coordinator struct {
 	cl        *cluster.Cluster
 	hooks     coordinatorHooks
 	log       *slog.Logger
+	metrics   *metrics.Group
 	assignors []assignors.Assignor
 
 	cooperative bool // partitions are kept over rebalances
@@ -90,7 +92,6 @@ type membership struct {
 	owned      map[TopicPartition]uint64 // which taking over it is, ever growing
 	ownedList  []TopicPartition
 	subscribed bool
-	joinBy     time.Time // when the coordinator goes on without this member; zero: it does not wait
 }
 
 type stepKind = group.StepKind
@@ -121,8 +122,10 @@ type message struct {
 
 // newCoordinator returns a coordinator for cfg, which has its defaults filled in.
 // It does nothing before start.
-func newCoordinator(cfg *Config, cl *cluster.Cluster, h coordinatorHooks, log *slog.Logger) *coordinator {
-	co := &coordinator{cfg: cfg, cl: cl, hooks: h, log: log.With("group", cfg.GroupID), messages: make(chan message)}
+func newCoordinator(cfg *Config, cl *cluster.Cluster, h coordinatorHooks, m *metrics.Group, log *slog.Logger) *coordinator {
+	co := &coordinator{
+		cfg: cfg, cl: cl, hooks: h, log: log.With("group", cfg.GroupID), metrics: m, messages: make(chan message),
+	}
 	co.ctx, co.cancel = context.WithCancelCause(context.Background())
 	var names []string
 	for _, a := range cfg.PartitionAssignmentStrategy {
@@ -224,10 +227,6 @@ func (co *coordinator) rebalancing() bool {
 		return false
 	}
 }
-
-// joinBy returns until when this member must have joined a round that has begun; zero
-// if none waits for it.
-func (co *coordinator) joinBy() time.Time { return co.now.Load().joinBy }
 
 // generationValid reports whether this consumer is a member of its group's present
 // generation, as far as it knows.

@@ -25,7 +25,7 @@ type commitQueue struct {
 	calls  []*commitCall
 }
 
-// A commitCall is one commit that was asked for.
+// A commitCall is one call of commit or commitAsync.
 type commitCall struct {
 	id         uint64
 	retries    bool // a sync commit
@@ -48,41 +48,36 @@ type commitCall struct {
 	cause     error // of the last try's failure; guarded by commitQueue.mu
 }
 
-// A pendingCommit is a commit in the queue that somebody waits for, or will.
-type pendingCommit struct {
-	co   *coordinator
-	call *commitCall
-	done chan error // holds one
+// commitSync commits offsets and waits. Failures that may pass are retried until ctx
+// ends; the error then wraps ctx's and the last failure. Partitions for which a
+// later commit was sent meanwhile are left to that one, and those that do not exist
+// are given up once metadata confirms it.
+func (co *coordinator) commitSync(ctx context.Context, what commitment) error {
+	return co.commitAndWait(ctx, what, false)
 }
 
-// startCommit queues a commit that is retried as long as someone waits for it. It does
-// not block. A last one is for a rebalance or the end of the consumer, which a topic that
+// commitLast is commitSync for a rebalance or the end of the consumer, which a topic that
 // was deleted must not hold up: such a topic is given up after a few tries.
-func (co *coordinator) startCommit(what commitment, last bool) *pendingCommit {
-	p := &pendingCommit{co: co, done: make(chan error, 1)}
-	p.call = co.newCommit(what, func(err error) { p.done <- err })
-	p.call.retries, p.call.last = true, last
-	if !co.commits.add(p.call) {
-		p.done <- ErrClosed
-	}
-	return p
+func (co *coordinator) commitLast(ctx context.Context, what commitment) error {
+	return co.commitAndWait(ctx, what, true)
 }
 
-// wait waits for the commit. Failures that may pass are retried until ctx ends; the
-// error then wraps ctx's and the last failure. Partitions for which a later commit was
-// sent meanwhile are left to that one, and those that do not exist are given up once
-// metadata confirms it.
-func (p *pendingCommit) wait(ctx context.Context) error {
-	co := p.co
+func (co *coordinator) commitAndWait(ctx context.Context, what commitment, last bool) error {
+	done := make(chan error, 1)
+	call := co.newCommit(what, func(err error) { done <- err })
+	call.retries, call.last = true, last
+	if !co.commits.add(call) {
+		return ErrClosed
+	}
 	select {
-	case err := <-p.done:
+	case err := <-done:
 		return err
 	case <-ctx.Done():
 	}
-	if !co.commits.remove(p.call) {
-		return <-p.done // it ended at the same time, or is being finished now
+	if !co.commits.remove(call) {
+		return <-done // it ended at the same time, or is being finished now
 	}
-	if cause := co.commits.causeOf(p.call); cause != nil {
+	if cause := co.commits.causeOf(call); cause != nil {
 		return co.groupError("OffsetCommit", fmt.Errorf("%w: %w", ctx.Err(), cause))
 	}
 	if last := co.lookup.lastError(); last != nil {
@@ -91,21 +86,22 @@ func (p *pendingCommit) wait(ctx context.Context) error {
 	return co.groupError("OffsetCommit", ctx.Err())
 }
 
-// startUnawaited queues a commit that nobody waits for and that is not tried twice. It
-// does not block. done is called exactly once by one of the coordinator's goroutines, in
-// the order of the calls, and must not block. False means that the queue has ended: done
-// is not called then.
-func (co *coordinator) startUnawaited(what commitment, done func(error)) bool {
+// commitUnawaited commits offsets without waiting and without a second try. done is
+// called exactly once, in the order of the calls, and must not block: after close by
+// the caller's goroutine, else by one of the coordinator's.
+func (co *coordinator) commitUnawaited(what commitment, done func(error)) {
 	call := co.newCommit(what, done)
 	call.deadline = time.Now().Add(co.cfg.RequestTimeout)
-	return co.commits.add(call)
+	if !co.commits.add(call) {
+		done(ErrClosed)
+	}
 }
 
 // flush waits until the commits so far have ended, unless the coordinator is not
 // known.
 func (co *coordinator) flush(ctx context.Context) {
 	if co.lookup.get().known && !co.commits.empty() {
-		_ = co.startCommit(commitment{}, false).wait(ctx)
+		_ = co.commitSync(ctx, commitment{})
 	}
 }
 

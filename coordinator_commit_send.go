@@ -332,7 +332,9 @@ func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicP
 	ctx, stop := co.whileCoordinator(ctx, node)
 	defer stop()
 	lowest, highest := co.commitVersions()
+	began := time.Now()
 	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), lowest, highest))
+	noteTime(co.metrics.Committed, began, err)
 	r, ok := resp.(*kmsg.OffsetCommitResponse)
 	if err == nil && !ok {
 		err = wrongAnswer(node, protocol.KeyOffsetCommit, resp)
@@ -343,11 +345,8 @@ func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicP
 	case err != nil && !refusesGroup(err):
 		co.call(group.CoordinatorLost{Node: node, Err: err})
 	}
-	if isUnsupported(err) { // it names its request itself
-		return commitAnswer{whole: co.explainCommit(node, err)}
-	}
 	if err != nil {
-		return commitAnswer{whole: fmt.Errorf("OffsetCommit: %w", err)}
+		return commitAnswer{whole: fmt.Errorf("OffsetCommit: %w", co.explainCommit(node, err))}
 	}
 	a := commitAnswer{each: make(map[TopicPartition]error, len(offsets))}
 	for tp := range offsets {

@@ -56,7 +56,7 @@ func (co *coordinator) findNode(ctx context.Context) (int32, error) {
 		return 0, errors.New(err.Error())
 	}
 	co.store.Store(int32(storeZooKeeper))
-	co.log.Info("kafka: brokers before 0.8.2 know no group coordinator: offsets can only go to ZooKeeper, by any broker")
+	co.log.Info("kafka: brokers before 0.8.2 know no group coordinator, offsets go to ZooKeeper by any broker")
 	return co.cl.AnyNode(protocol.KeyOffsetFetch)
 }
 
@@ -71,7 +71,7 @@ func (co *coordinator) explainOffsets(node int32, key int16, err error) error {
 	if !isUnsupported(err) || co.offsetStore() != storeZooKeeper || co.nodeKnows(node, key) {
 		return err
 	}
-	err = needing(err, "from Kafka 0.8.1 on")
+	err = needing(err, "which came with Kafka 0.8.1")
 	if !co.keepsNone.Swap(true) && co.hooks.noCommits != nil {
 		co.hooks.noCommits(err)
 	}
@@ -102,8 +102,7 @@ func (co *coordinator) versionsOf(node int32) *protocol.Versions {
 	return v
 }
 
-// needing adds to an *UnsupportedVersionError what the thing needed is for or since when
-// it is there.
+// needing adds to an *UnsupportedVersionError what the thing needed is for or came with.
 func needing(err error, what string) error {
 	old, ok := errors.AsType[*UnsupportedVersionError](err)
 	if !ok {
@@ -145,5 +144,5 @@ func (co *coordinator) groupsNeeded() error {
 	if old, ok := errors.AsType[*UnsupportedVersionError](err); ok {
 		old.Broker = node
 	}
-	return needing(err, "from Kafka 0.9 on")
+	return needing(err, "which came with Kafka 0.9")
 }

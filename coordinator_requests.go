@@ -125,18 +125,16 @@ func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) m
 	// The coordinator holds the answer until all members have joined or the
 	// rebalance timeout ends.
 	timeout := max(co.cfg.RequestTimeout, co.cfg.MaxPollInterval+joinGrace)
+	began := time.Now()
 	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, co.since(5), joinGroupMax), timeout)
+	noteTime(co.metrics.Joined, began, err)
 	if err != nil {
 		if co.lacksGroups(node, err) {
 			return co.goAlone()
 		}
 		return message{event: group.JoinAnswered{Seq: a.Seq, Err: co.explainStatic(err)}}
 	}
-	limit := co.cfg.MaxPollInterval
-	if resp.GetVersion() == 0 {
-		limit = co.cfg.SessionTimeout
-	}
-	return message{event: co.joinAnswer(node, a, resp), before: func() { co.loop.roundLimit = limit }}
+	return message{event: co.joinAnswer(node, a, resp)}
 }
 
 // since is the lowest version of a request in which a static member can say who it
@@ -161,8 +159,8 @@ func (co *coordinator) explainSession(err error) error {
 	if code, _ := answeredCode(err); code != protocol.InvalidSessionTimeout {
 		return err
 	}
-	return fmt.Errorf("%w: SessionTimeout is %v; by default brokers allow 6s to 30s before Kafka 0.10.1, later up to 5 or 30 minutes",
-		err, co.cfg.SessionTimeout)
+	return fmt.Errorf("%w: SessionTimeout is %v, and brokers allow what lies between their group.min.session.timeout.ms (6s by default) "+
+		"and group.max.session.timeout.ms (30s by default before Kafka 0.10.1, later 5 or 30 minutes)", err, co.cfg.SessionTimeout)
 }
 
 // subscribedPartitions counts the partitions of topics, as far as they are known.
@@ -251,7 +249,9 @@ func (co *coordinator) sync(ctx context.Context, node int32, a group.SendSync) m
 		req.GroupAssignment = append(req.GroupAssignment, ma)
 	}
 	timeout := max(co.cfg.RequestTimeout, co.cfg.MaxPollInterval+joinGrace)
+	began := time.Now()
 	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, co.since(3), 5), timeout)
+	noteTime(co.metrics.Synced, began, err)
 	if err != nil {
 		return message{event: group.SyncAnswered{Seq: a.Seq, Err: err}}
 	}
@@ -311,7 +311,10 @@ func (co *coordinator) heartbeat(ctx context.Context, node int32, a group.SendHe
 	silence := max(min(co.cfg.RequestTimeout, co.cfg.SessionTimeout/3), time.Millisecond)
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
+	began := time.Now()
+	co.metrics.Beating(began)
 	resp, err := co.cl.DoTimeout(ctx, node, conn.Control, conn.Limit(req, co.since(3), 4), silence)
+	noteTime(co.metrics.Beat, began, err)
 	answered := group.HeartbeatAnswered{Seq: a.Seq, Err: err}
 	if r, ok := resp.(*kmsg.HeartbeatResponse); ok && err == nil {
 		answered.Err = answerError(node, "Heartbeat", r.ErrorCode, nil)

@@ -23,9 +23,9 @@ type loopState struct {
 	metadata *cluster.Metadata // the last one that counts were compared with
 	counts   map[string]int    // of partitions, when this member made the assignment
 
-	roundLimit time.Duration // how long a round waits for its members, as JoinGroup said
-	calm       time.Time     // when the coordinator last knew of no round
-	takings    uint64        // how many partitions were taken over so far
+	rebalanceBegan time.Time // with its first JoinGroup; zero: none is under way
+
+	takings uint64 // how many partitions were taken over so far
 
 	asks   uint64    // the application's askings for records, when last looked at
 	asked  time.Time // when they were seen to grow
@@ -79,17 +79,13 @@ func (co *coordinator) take(ev group.Event) {
 	case group.Subscribed:
 		l.topics = true
 	case group.Leave:
-		l.topics = false
+		l.topics, l.rebalanceBegan = false, time.Time{}
 	case group.CoordinatorFailed:
 		co.lookup.failed(co.groupError("", ev.Err), refusesGroup(ev.Err))
 	case group.TimerDue:
 		if ev.Timer == group.LookupTimer {
 			co.lookup.retry()
 		}
-	case group.HeartbeatAnswered:
-		l.noteCalm(ev.Err)
-	case group.SyncAnswered:
-		l.noteCalm(ev.Err)
 	}
 	before := l.machine.State()
 	actions := l.machine.Step(ev)
@@ -97,6 +93,7 @@ func (co *coordinator) take(ev group.Event) {
 		co.markTaken(taken.ID)
 	}
 	co.publish()
+	co.measureRebalance(ev, before)
 	if state := l.machine.State(); state != before {
 		now := co.now.Load()
 		co.log.Debug("kafka: group member changed its state", "from", before, "to", state,
@@ -108,12 +105,6 @@ func (co *coordinator) take(ev group.Event) {
 	}
 	for _, a := range actions {
 		co.perform(a)
-	}
-}
-
-func (l *loopState) noteCalm(err error) {
-	if err == nil {
-		l.calm = time.Now()
 	}
 }
 
@@ -130,10 +121,6 @@ func (co *coordinator) publish() {
 		now.since = time.Now()
 	}
 	now.memberID, now.generation = m.Member()
-	if m.Called() {
-		// The round began at some time since.
-		now.joinBy = co.loop.calm.Add(co.loop.roundLimit)
-	}
 	if !sameSlice(now.ownedList, old.ownedList) {
 		now.owned = make(map[TopicPartition]uint64, len(now.ownedList))
 		for _, tp := range now.ownedList {

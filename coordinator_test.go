@@ -70,7 +70,7 @@ func newTestMember(t *testing.T, tb *testbroker.Cluster, change func(*Config)) *
 	m := &testMember{t: t, wake: make(chan struct{}, 1)}
 	m.co = newCoordinator(cfg, cl, coordinatorHooks{
 		wake: m.awake, lost: m.hearLost, asks: m.asks.Load, event: m.hear,
-	}, cfg.Logger)
+	}, &newMetrics(cfg).Group, cfg.Logger)
 	m.co.start()
 	t.Cleanup(func() {
 		m.halt()
@@ -82,16 +82,14 @@ func newTestMember(t *testing.T, tb *testbroker.Cluster, change func(*Config)) *
 	return m
 }
 
-// commit commits offsets of topics that nothing is read from, and waits.
+// commit is commitSync of offsets of topics that nothing is read from.
 func (co *coordinator) commit(ctx context.Context, offsets map[TopicPartition]OffsetAndMetadata) error {
-	return co.startCommit(commitment{offsets: offsets}, false).wait(ctx)
+	return co.commitSync(ctx, commitment{offsets: offsets})
 }
 
-// commitAsync is the same without waiting.
+// commitAsync is the same for commitUnawaited.
 func (co *coordinator) commitAsync(offsets map[TopicPartition]OffsetAndMetadata, done func(error)) {
-	if !co.startUnawaited(commitment{offsets: offsets}, done) {
-		done(ErrClosed)
-	}
+	co.commitUnawaited(commitment{offsets: offsets}, done)
 }
 
 func (m *testMember) awake() {

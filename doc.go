@@ -92,7 +92,6 @@
 //
 // # What is not built yet
 //
-// This version speaks the classic group protocol, to brokers from 0.10.0 on. A field
-// of Config that asks for more is refused with a *[ConfigError], and a method or
-// function that is not built returns errors.ErrUnsupported.
+// This version speaks the classic group protocol. A field of Config that asks for more
+// is refused with a *[ConfigError].
 package kafka

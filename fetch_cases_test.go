@@ -165,9 +165,11 @@ func TestLagIsToTheEndThatMayBeRead(t *testing.T) {
 				}
 				cfg := fast(b)
 				cfg.IsolationLevel = isolation
+				held := b.On(keyFetch).Once().Hold()
 				c := reader(t, cfg, tp0)
 				_, known := c.Lag(tp0)
 				require.False(t, known)
+				held.Release()
 				records, err := c.PollMax(t.Context(), time.Second, 40)
 				require.NoError(t, err)
 				require.Equal(t, 40, records.Len())

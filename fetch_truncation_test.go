@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kafkaconsumer/kafka/internal/fetch"
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
 	"github.com/kafkaconsumer/kafka/internal/testbroker/batch"
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -256,12 +255,12 @@ func TestPositionsReadBeforeTheTableKnowsOfANewTopicAreNotCommitted(t *testing.T
 		c := reader(t, cfg, tp0)
 		pollN(t, c, 100)
 		c.fetcher.mu.Lock()
-		read := positionsIn(c.fetcher.table)
+		read := commitmentOf(c.fetcher.table.Positions())
 		c.fetcher.mu.Unlock()
 		recreate(t, b, c)
-		require.NoError(t, c.commit(t.Context(), here, func(*fetch.Table) commitment { return read }))
-		require.True(t, c.coord.startUnawaited(read, func(err error) { require.NoError(t, err) }))
-		require.NoError(t, c.coord.startCommit(read, true).wait(t.Context()))
+		require.NoError(t, c.commit(t.Context(), read))
+		c.coord.commitUnawaited(read, func(err error) { require.NoError(t, err) })
+		require.NoError(t, c.coord.commitLast(t.Context(), read))
 		require.Zero(t, b.Count(protocol.KeyOffsetCommit))
 		require.EqualValues(t, -1, b.CommittedOffset("g", "t", 0))
 	})

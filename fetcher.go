@@ -10,6 +10,7 @@ import (
 	"github.com/kafkaconsumer/kafka/internal/cluster"
 	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/internal/fetch"
+	"github.com/kafkaconsumer/kafka/internal/metrics"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
 
@@ -21,6 +22,7 @@ type fetcher struct {
 	cfg     *Config
 	cluster *cluster.Cluster
 	log     *slog.Logger
+	metrics *metrics.Fetch
 	hooks   fetcherHooks
 
 	ctx    context.Context // ends the goroutines
@@ -59,11 +61,11 @@ type fetcherHooks struct {
 	asks func() uint64
 }
 
-func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, hooks fetcherHooks) *fetcher {
+func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, m *metrics.Fetch, hooks fetcherHooks) *fetcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	backoff := conn.Backoff{Base: cfg.RetryBackoff, Max: cfg.RetryBackoffMax}
 	f := &fetcher{
-		cfg: cfg, cluster: cl, log: log, hooks: hooks, ctx: ctx, cancel: cancel,
+		cfg: cfg, cluster: cl, log: log, metrics: m, hooks: hooks, ctx: ctx, cancel: cancel,
 		decodeKick:    make(chan struct{}, decodeWorkers()),
 		committedKick: make(chan struct{}, 1),
 		resetKick:     make(chan struct{}, 1),
@@ -85,6 +87,7 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, hooks fetche
 			Patience:               stallPatience(cfg),
 			Policy:                 func() fetch.Policy { return cfg.AutoOffsetReset.timestamp(time.Now()) },
 			Backoff:                backoff.Delay,
+			Metrics:                m,
 		}),
 	}
 	return f
@@ -140,6 +143,9 @@ func (f *fetcher) acquire() *fetch.Table {
 // release gives the table back after a change and wakes whom it may concern.
 func (f *fetcher) release() {
 	f.ensureLoops()
+	if f.table.HasUnmeasured() {
+		f.table.Measure(time.Now())
+	}
 	if f.table.TakeStirred() {
 		f.kickIdleLoops()
 	}

@@ -180,6 +180,7 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 		l.failed(err)
 		return
 	}
+	l.f.measureAnswer(&s.Request, &l.resp, began)
 	atOnce := l.resp.ThrottleMillis == 0 && s.IsEmpty() && time.Since(began) < l.f.cfg.FetchMaxWait/2
 	table := l.f.acquire()
 	sound := table.Apply(s, &l.resp, time.Now())
@@ -188,10 +189,12 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 	} else {
 		l.hasty = 0
 	}
-	throttle := throttleOfFetch(s.Version, &l.resp)
-	l.throttled = time.Now().Add(throttle)
+	throttle, wait := throttleOfFetch(s.Version, &l.resp)
+	if wait {
+		l.throttled = time.Now().Add(throttle)
+	}
 	l.f.release()
-	l.link.Throttle(throttle)
+	l.link.Throttle(throttle, wait)
 	l.slowDown()
 	if sound {
 		l.strikes = 0
@@ -229,11 +232,18 @@ func (f *fetcher) stream(link *conn.Link, q *fetch.Request, resp *protocol.Fetch
 		func(r *protocol.Reader) error { return fetch.ReadAnswer(q, resp, r) }, 0)
 }
 
-func throttleOfFetch(version int16, resp *protocol.FetchResponse) time.Duration {
-	if version < fetchThrottleVersion {
-		return 0
-	}
-	return time.Duration(resp.ThrottleMillis) * time.Millisecond
+// measureAnswer notes an answer that was read, before it is applied.
+func (f *fetcher) measureAnswer(q *fetch.Request, resp *protocol.FetchResponse, began time.Time) {
+	now := time.Now()
+	throttled, _ := throttleOfFetch(q.Version, resp)
+	f.metrics.Answered(now.Sub(began), throttled, now)
+	f.metrics.Brought(q.Brought(now), now)
+}
+
+// throttleOfFetch returns for how long the broker throttles this client, and whether
+// that is for the client to wait.
+func throttleOfFetch(version int16, resp *protocol.FetchResponse) (told time.Duration, wait bool) {
+	return time.Duration(max(resp.ThrottleMillis, 0)) * time.Millisecond, version >= fetchThrottleVersion
 }
 
 const (

@@ -82,7 +82,11 @@ func (side *sideLoop) fetch() (retry time.Time, ended bool) {
 // exchange sends the request and takes its answer in.
 func (side *sideLoop) exchange() {
 	f := side.l.f
+	began := time.Now()
 	err := f.stream(side.link, &side.req, &side.resp)
+	if err == nil {
+		f.measureAnswer(&side.req, &side.resp, began)
+	}
 	table := f.acquire()
 	defer f.release()
 	if err != nil || side.resp.ErrorCode != protocol.None {

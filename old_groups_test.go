@@ -334,6 +334,6 @@ func TestSessionTimeoutOutsideOfWhatTheBrokerAllows(t *testing.T) {
 		_, err := c.Poll(t.Context(), time.Minute)
 		require.ErrorIs(t, err, protocol.InvalidSessionTimeout)
 		require.Contains(t, err.Error(), "SessionTimeout is 45s")
-		require.Contains(t, err.Error(), "6s to 30s before Kafka 0.10.1")
+		require.Contains(t, err.Error(), "group.max.session.timeout.ms (30s by default before Kafka 0.10.1")
 	}, testbroker.WithSessionTimeouts(6*time.Second, 30*time.Second))
 }

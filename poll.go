@@ -50,7 +50,6 @@ func (c *Consumer) PollMax(ctx context.Context, timeout time.Duration, maxRecord
 func (c *Consumer) poll(ctx context.Context, timeout time.Duration, take func() (*Records, error)) (*Records, error) {
 	w := c.newWaiter(timeout)
 	defer c.endWait(&w)
-	began := time.Now()
 	c.cameBack()
 	for {
 		if err := c.attend(ctx, &w); err != nil {
@@ -62,7 +61,7 @@ func (c *Consumer) poll(ctx context.Context, timeout time.Duration, take func() 
 		}
 		w.standing = c.fetcher.hasFaults()
 		over, err := c.await(ctx, &w)
-		if err == nil && (over || w.standing && time.Since(began) >= standingFaultAfter) {
+		if err == nil && (over || w.standing && time.Since(w.began) >= standingFaultAfter) {
 			err = c.standingFaults()
 		}
 		if err != nil {
@@ -151,6 +150,7 @@ func (c *Consumer) standingFaults() error {
 
 // A waiter bounds the waiting of one Poll or iteration.
 type waiter struct {
+	began      time.Time
 	timeout    time.Duration // negative: no end
 	deadline   time.Time
 	timer      *time.Timer
@@ -161,10 +161,11 @@ type waiter struct {
 
 // newWaiter returns a waiter for the one that reads; endWait ends its use.
 func (c *Consumer) newWaiter(timeout time.Duration) waiter {
-	w := waiter{timeout: timeout, timer: c.timer}
+	w := waiter{began: time.Now(), timeout: timeout, timer: c.timer}
 	if timeout > 0 {
-		w.deadline = time.Now().Add(timeout)
+		w.deadline = w.began.Add(timeout)
 	}
+	c.metrics.Client.PollBegan(w.began)
 	return w
 }
 
@@ -187,6 +188,7 @@ func (w *waiter) due() <-chan time.Time {
 }
 
 func (c *Consumer) endWait(w *waiter) {
+	c.metrics.Client.PollEnded(time.Now())
 	if w.timer != nil {
 		w.timer.Stop()
 		c.timer = w.timer

@@ -7,9 +7,8 @@ import "context"
 //
 // They run inside Poll, Records, Messages, Close and Unsubscribe, on the goroutine
 // of that call (of Messages: the one that sends), one at a time. Their context
-// ends with what is left of the rebalance timeout, in Close with Close's context. That
-// timeout is MaxPollInterval, or SessionTimeout at brokers before Kafka 0.10.1, and
-// runs from when the group began to wait for this member. Calls that are made with it may be Seek, Pause, Resume,
+// ends with what is left of the rebalance timeout (MaxPollInterval), in Close with
+// Close's context. Calls that are made with it may be Seek, Pause, Resume,
 // Position, Commit and others that do not poll; Poll, Records, Messages and
 // Unsubscribe return ErrInCallback. An error they return comes back from the call
 // that ran them, after the step is complete.

@@ -3,7 +3,6 @@ package kafka
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/fetch"
 )
@@ -34,8 +33,6 @@ func (s *solo) update(want []TopicPartition) {
 func (s *solo) polled() {}
 
 func (s *solo) takeError() error { return nil }
-
-func (s *solo) joinBy() time.Time { return time.Time{} }
 
 func (s *solo) nextStep() *rebalanceStep {
 	s.mu.Lock()

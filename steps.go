@@ -271,27 +271,19 @@ func (c *Consumer) runListener(ctx context.Context, kind stepKind, tps []TopicPa
 	if fn == nil {
 		return nil
 	}
-	callback, end := c.callbackContext(ctx, c.callbackLimit(ctx))
+	limit := c.cfg.MaxPollInterval
+	if deadline, ok := ctx.Deadline(); ok && c.open() != nil {
+		limit = time.Until(deadline)
+	}
+	callback, end := c.callbackContext(ctx, limit)
 	defer end()
-	if err := fn(callback, c, tps); err != nil {
+	began := time.Now()
+	err := fn(callback, c, tps)
+	c.measureCallback(kind, began)
+	if err != nil {
 		return fmt.Errorf("kafka: rebalance listener %s: %w", name, err)
 	}
 	return nil
-}
-
-// callbackLimit is how long a callback may take: until the group would go on without this
-// consumer, or Close's ctx ends.
-func (c *Consumer) callbackLimit(ctx context.Context) time.Duration {
-	if deadline, ok := ctx.Deadline(); ok && c.open() != nil {
-		return time.Until(deadline)
-	}
-	limit := c.cfg.MaxPollInterval
-	if m := c.currentMember(); m != nil {
-		if by := m.joinBy(); !by.IsZero() {
-			limit = min(limit, time.Until(by))
-		}
-	}
-	return limit
 }
 
 // A callbackQueue holds results of commits for callbacks to be told of, in order.
@@ -320,7 +312,7 @@ func (q *callbackQueue) next() func(context.Context) {
 // runCommitCallbacks runs with turn held.
 func (c *Consumer) runCommitCallbacks(ctx context.Context) {
 	for fn := c.callbacks.next(); fn != nil; fn = c.callbacks.next() {
-		callback, end := c.callbackContext(ctx, c.callbackLimit(ctx))
+		callback, end := c.callbackContext(ctx, c.cfg.MaxPollInterval)
 		fn(callback)
 		end()
 	}

@@ -149,12 +149,15 @@ func (c *Consumer) assignNow(tps []TopicPartition) {
 	added, removed := table.Assign(tps, c.coord != nil)
 	table.Release(added...)
 	c.disturbed.Store(true)
-	maps.DeleteFunc(done, func(tp TopicPartition, _ fetch.Offset) bool { return !slices.Contains(removed, tp) })
-	if len(done) > 0 && !c.auto.off.Load() {
-		what := commitmentOf(done)
-		c.coord.startUnawaited(what, func(err error) { c.tellOnCommit(what.offsets, publicError(err)) })
-	}
 	c.fetcher.release()
+	if c.auto.off.Load() {
+		return
+	}
+	maps.DeleteFunc(done, func(tp TopicPartition, _ fetch.Offset) bool { return !slices.Contains(removed, tp) })
+	if len(done) > 0 {
+		what := commitmentOf(done)
+		c.coord.commitUnawaited(what, func(err error) { c.tellOnCommit(what.offsets, publicError(err)) })
+	}
 }
 
 // Unsubscribe ends a subscription or an assignment by hand: OnRevoked is called for

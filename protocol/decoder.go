@@ -121,8 +121,13 @@ func (d *Decoder) decode(b *builder, h *BatchHeader) (v verdict, err error) {
 		}
 	} else if h.Compressed {
 		b.kind = compressedRecords
+		b.bytes += len(b.data) - data
 	} else {
 		b.kind = plainRecords
+		b.bytes += h.Size
+		if h.Magic == 2 {
+			b.bytes -= v2RecordsAt
+		}
 	}
 	b.next, b.epoch = h.NextOffset, h.LeaderEpoch
 	return v, nil
@@ -147,6 +152,7 @@ type builder struct {
 	kind  recordsKind
 	next  int64
 	epoch int32
+	bytes int // of the records, uncompressed
 	rest  pending
 
 	piece *piece      // where data came from if not from the builder's own
@@ -215,7 +221,7 @@ func (b *builder) inflate(codec Codec, records []byte, magic int8, budget int) (
 
 // segment makes the segment of what was collected.
 func (b *builder) segment() *Segment {
-	s := &Segment{next: b.next, epoch: b.epoch}
+	s := &Segment{next: b.next, epoch: b.epoch, bytes: b.bytes}
 	if len(b.index) == 0 {
 		return s
 	}

@@ -68,6 +68,7 @@ type Segment struct {
 	runs  []run
 	next  int64
 	epoch int32
+	bytes int         // see Bytes
 	own   *piece      // the decompressed bytes; nil: data aliases the source
 	held  *indexPiece // what index is cut from
 	rest  pending
@@ -171,6 +172,17 @@ func (s *Segment) NextOffset() int64 { return s.next }
 
 // LastEpoch returns the leader epoch of the segment's last batch, or -1.
 func (s *Segment) LastEpoch() int32 { return s.epoch }
+
+// Bytes returns how many bytes records from to to-1 take uncompressed, as they are
+// encoded: their share, by number, of what all of the segment's do. Those of the records
+// that More returns are counted with the ones before them.
+func (s *Segment) Bytes(from, to int) int64 {
+	if len(s.index) == 0 {
+		return 0
+	}
+	share := func(n int) int64 { return int64(s.bytes) * int64(n) / int64(len(s.index)) }
+	return share(to) - share(from)
+}
 
 // Size returns how many bytes of memory the segment holds itself: decompressed
 // data and index. Bytes of the source that it refers to are not counted.

@@ -83,6 +83,10 @@ type Config struct {
 	// one for this configuration alone.
 	Releases *Releases
 
+	// Meter is called for each connection when it is open, before anything goes over
+	// it. Nil: nothing is measured.
+	Meter func(node int32) Meter
+
 	// Logger gets what happens to connections. Nil: slog.Default().
 	Logger *slog.Logger
 }

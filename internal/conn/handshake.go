@@ -44,6 +44,7 @@ func (l *Link) startTLS(ctx context.Context) error {
 
 func (l *Link) tlsError(err error) error {
 	if isTLSRefusal(err) {
+		l.meter.Authenticated(false, time.Since(l.opened), false)
 		return &AuthError{Node: l.node, Addr: l.addr, Op: OpTLS, Err: tlsHint(err)}
 	}
 	return l.newError(OpTLS, tlsHint(err))
@@ -74,6 +75,13 @@ func (l *Link) authenticate(ctx context.Context) (err error) {
 	}
 	l.renewAt, err = l.authenticateBy(ctx, exchange{l})
 	return err
+}
+
+// noteAuthenticated measures an authentication that ended in one way or the other.
+func (l *Link) noteAuthenticated(again bool, began time.Time, err error) {
+	if _, refused := errors.AsType[*AuthError](err); err == nil || refused {
+		l.meter.Authenticated(again, time.Since(began), !refused)
+	}
 }
 
 // authenticateBy runs one authentication and returns when to renew it; zero means

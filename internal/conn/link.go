@@ -40,6 +40,7 @@ type Link struct {
 	reader   *protocol.Reader
 	versions *protocol.Versions
 	hooks    linkHooks
+	meter    Meter
 	opened   time.Time
 
 	correlation atomic.Int32
@@ -48,6 +49,7 @@ type Link struct {
 	renewAt     time.Time // of the authentication; zero: the session does not end
 	proved      bool      // a request was answered since the setup
 	stray       bool      // an answer is yet to come that nobody waits for
+	answerBytes int       // of the answer that is read
 
 	done chan struct{}
 
@@ -68,7 +70,10 @@ type linkHooks struct {
 func newLink(cfg *Config, node int32, addr Addr, raw net.Conn, hooks linkHooks) *Link {
 	l := &Link{
 		cfg: cfg, node: node, addr: addr, raw: raw, conn: raw, hooks: hooks,
-		opened: time.Now(), done: make(chan struct{}),
+		meter: noMeter{}, opened: time.Now(), done: make(chan struct{}),
+	}
+	if cfg.Meter != nil {
+		l.meter = cfg.Meter(node)
 	}
 	l.timer = time.AfterFunc(time.Hour, l.onTimer)
 	l.timer.Stop()
@@ -122,6 +127,7 @@ func (l *Link) failWith(err error) error {
 	// TLS's own Close could wait for a peer that does not read; Kafka needs no
 	// goodbye.
 	l.raw.Close()
+	l.meter.Closed()
 	if l.hooks.dead != nil {
 		l.hooks.dead(l, err)
 	}
@@ -205,7 +211,9 @@ func (l *Link) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) 
 	resp, err := l.roundTrip(ctx, req, l.cfg.RequestTimeout)
 	if err == nil {
 		l.noteAnswer()
-		l.Throttle(throttleOf(resp))
+		if told, wait, ok := throttleOf(resp); ok {
+			l.Throttle(told, wait)
+		}
 	}
 	return resp, err
 }
@@ -230,9 +238,11 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 	frame = protocol.FinishFrame(body(frame))
 	l.frame = frame
 	err := l.within(ctx, timeout, "answer to "+protocol.APIName(key), func() error {
+		began := time.Now()
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, err)
 		}
+		l.meter.Sent(len(frame))
 		err := l.readHeader(answerHeader{key: key, version: version, id: id, flexible: flexible})
 		if err == nil {
 			err = read(l.reader)
@@ -243,6 +253,7 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 		if n := l.reader.Remaining(); n > 0 {
 			return l.fail(OpRead, fmt.Errorf("%d bytes are left over in the answer to %s", n, protocol.APIName(key)))
 		}
+		l.noteReceived(began)
 		return nil
 	})
 	if err == nil {
@@ -251,25 +262,27 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 	return err
 }
 
-// Throttle makes the next request wait for d, as the broker asked for in its
-// answer (KIP-219). Do calls it itself; after Stream its caller does. A broker
-// that asks for more than Config.RequestTimeout gets that: it mutes the
-// connection itself for as long as it wants.
-func (l *Link) Throttle(d time.Duration) {
-	if d > 0 {
-		l.throttled = time.Now().Add(min(d, l.cfg.RequestTimeout))
+// Throttle notes for how long an answer said that the broker throttles this client.
+// With wait the next request waits for that long (KIP-219); below the versions of
+// KIP-219 the broker has waited itself. Do calls it itself; after Stream its caller
+// does. A broker that asks for more than Config.RequestTimeout gets that: it mutes
+// the connection itself for as long as it wants.
+func (l *Link) Throttle(told time.Duration, wait bool) {
+	l.meter.Throttled(told)
+	if wait && told > 0 {
+		l.throttled = time.Now().Add(min(told, l.cfg.RequestTimeout))
 	}
 }
 
-// throttleOf returns how long the client is to hold back the connection. Below
-// the versions of KIP-219 the broker has waited itself.
-func throttleOf(resp kmsg.Response) time.Duration {
-	if t, ok := resp.(kmsg.ThrottleResponse); ok {
-		if millis, afterwards := t.Throttle(); afterwards && millis > 0 {
-			return time.Duration(millis) * time.Millisecond
-		}
+// throttleOf returns what to call Throttle with; ok is false for an answer that says
+// nothing of it.
+func throttleOf(resp kmsg.Response) (told time.Duration, wait, ok bool) {
+	t, ok := resp.(kmsg.ThrottleResponse)
+	if !ok {
+		return 0, false, false
 	}
-	return 0
+	millis, wait := t.Throttle()
+	return time.Duration(max(millis, 0)) * time.Millisecond, wait, true
 }
 
 // ready waits out a throttle and renews an authentication about to end.
@@ -289,7 +302,10 @@ func (l *Link) ready(ctx context.Context) error {
 		}
 	}
 	if !l.renewAt.IsZero() && !time.Now().Before(l.renewAt) {
-		return l.authenticate(ctx)
+		began := time.Now()
+		err := l.authenticate(ctx)
+		l.noteAuthenticated(true, began, err)
+		return err
 	}
 	return nil
 }
@@ -344,9 +360,11 @@ func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.
 	frame, header := l.encode(l.frame[:0], req)
 	l.frame = frame
 	err = l.within(ctx, timeout, "answer to "+protocol.APIName(header.key), func() error {
+		began := time.Now()
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, l.alertBehind(err))
 		}
+		l.meter.Sent(len(frame))
 		err := l.readHeader(header)
 		if err == nil {
 			body, err = l.readBody(header.key)
@@ -354,6 +372,7 @@ func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.
 		if err != nil {
 			return l.fail(OpRead, l.explainHangUp(header.key, err))
 		}
+		l.noteReceived(began)
 		return nil
 	})
 	return body, err
@@ -378,16 +397,18 @@ func (l *Link) alertBehind(err error) error {
 // comes back.
 func (l *Link) token(ctx context.Context, token []byte) (answer []byte, err error) {
 	err = l.within(ctx, l.cfg.RequestTimeout, "answer to a SASL token", func() error {
+		began := time.Now()
 		if err := l.writeToken(token); err != nil {
 			return err
 		}
-		_, err := l.reader.Frame()
+		err := l.readFrame()
 		if err == nil {
 			answer, err = l.readBody(protocol.KeySaslAuthenticate)
 		}
 		if err != nil {
 			return l.fail(OpRead, err)
 		}
+		l.noteReceived(began)
 		return nil
 	})
 	return answer, err
@@ -398,6 +419,7 @@ func (l *Link) writeToken(token []byte) error {
 	if _, err := l.conn.Write(frame); err != nil {
 		return l.fail(OpWrite, err)
 	}
+	l.meter.Sent(len(frame))
 	return nil
 }
 
@@ -417,9 +439,21 @@ func (l *Link) readHeader(want answerHeader) error {
 	return l.checkHeader(want, id)
 }
 
+// readFrame reads the length of the next answer.
+func (l *Link) readFrame() error {
+	size, err := l.reader.Frame()
+	l.answerBytes = frameLengthBytes + int(size)
+	return err
+}
+
+const frameLengthBytes = 4
+
+// noteReceived measures an answer that was read whole.
+func (l *Link) noteReceived(began time.Time) { l.meter.Received(l.answerBytes, time.Since(began)) }
+
 // readID reads the beginning of the next answer.
 func (l *Link) readID() (int32, error) {
-	if _, err := l.reader.Frame(); err != nil {
+	if err := l.readFrame(); err != nil {
 		return 0, err
 	}
 	id := l.reader.Int32()

@@ -383,7 +383,7 @@ func TestLinkThrottleEndsWithContextAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := newPeers(t, (*peer).serve)
 		l := openLink(t, ps.config())
-		l.Throttle(20 * time.Second)
+		l.Throttle(20*time.Second, true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := l.Do(ctx, heartbeat("m"))

@@ -46,7 +46,8 @@ type call struct {
 	frame    []byte
 	resp     kmsg.Response
 	timeout  time.Duration
-	deadline time.Time // set when it is written
+	written  time.Time // when it is about to be; the deadline counts from then
+	deadline time.Time
 	outcome  chan outcome
 }
 
@@ -186,6 +187,7 @@ func (m *Mux) write() {
 			m.end(m.link.fail(OpWrite, err))
 			return
 		}
+		m.link.meter.Sent(len(c.frame))
 	}
 }
 
@@ -209,7 +211,7 @@ func (m *Mux) next() *call {
 	}
 	(*queue)[0] = nil
 	*queue = (*queue)[1:]
-	c.deadline = now.Add(c.timeout)
+	c.written, c.deadline = now, now.Add(c.timeout)
 	m.inFlight = append(m.inFlight, c)
 	m.scheduleLocked(now)
 	return c
@@ -245,11 +247,12 @@ func (m *Mux) readAnswer() error {
 	if err != nil {
 		return m.link.explainHangUp(c.header.key, err)
 	}
+	m.link.noteReceived(c.written)
 	resp, err := decode(c.resp, body)
 	if err == nil {
 		m.link.noteAnswer()
 	}
-	if m.complete(resp, err) {
+	if m.complete(m.throttleOf(resp, err)) {
 		c.outcome <- outcome{resp, err}
 	}
 	return nil
@@ -264,9 +267,24 @@ func (m *Mux) oldest() *call {
 	return m.inFlight[0]
 }
 
-// complete takes the oldest call off those in flight. It returns false when
-// the mux ended meanwhile and has told the call so.
-func (m *Mux) complete(resp kmsg.Response, err error) bool {
+// throttleOf returns how long to hold back the connection after an answer.
+func (m *Mux) throttleOf(resp kmsg.Response, err error) time.Duration {
+	if err != nil {
+		return 0
+	}
+	told, wait, ok := throttleOf(resp)
+	if ok {
+		m.link.meter.Throttled(told)
+	}
+	if !wait {
+		return 0
+	}
+	return told
+}
+
+// complete takes the oldest call off those in flight; no other is sent before wait is
+// over. It returns false when the mux ended meanwhile and has told the call so.
+func (m *Mux) complete(wait time.Duration) bool {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,10 +293,8 @@ func (m *Mux) complete(resp kmsg.Response, err error) bool {
 	}
 	m.inFlight[0] = nil
 	m.inFlight = m.inFlight[1:]
-	if err == nil {
-		if d := throttleOf(resp); d > 0 {
-			m.throttle = now.Add(min(d, m.link.cfg.RequestTimeout))
-		}
+	if wait > 0 {
+		m.throttle = now.Add(min(wait, m.link.cfg.RequestTimeout))
 	}
 	m.noteIdleLocked(now)
 	m.wakeWriter()

@@ -50,7 +50,11 @@ func (n *negotiation) setup(ctx context.Context) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.authenticate(ctx); err != nil {
+	err = l.authenticate(ctx)
+	if n.cfg.TLS != nil || n.cfg.Auth != nil {
+		l.noteAuthenticated(false, l.opened, err)
+	}
+	if err != nil {
 		l.Close()
 		return nil, err
 	}
@@ -294,13 +298,15 @@ func (l *Link) probe(ctx context.Context, req kmsg.Request, wait time.Duration) 
 	c := canaryCall{wait: wait}
 	c.frame, c.header = l.encode(nil, canary())
 	err = l.within(ctx, l.cfg.SetupTimeout, "answer to "+protocol.APIName(header.key), func() error {
+		c.began = time.Now()
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, l.alertBehind(err))
 		}
+		l.meter.Sent(len(frame))
 		c.start(l)
 		body, v, err = l.readProbe(header, &c)
 		if l.stray = c.stop(); err == nil && v == answered && wait == canaryAtOnce {
-			err = l.readCanary(c.header)
+			err = l.readCanary(&c)
 		}
 		if err != nil {
 			return l.fail(OpRead, l.explainHangUp(header.key, err))
@@ -325,15 +331,18 @@ func (l *Link) readProbe(want answerHeader, c *canaryCall) (body []byte, v verdi
 	if err := l.checkHeader(want, id); err != nil {
 		return nil, failed, err
 	}
-	body, err = l.readBody(want.key)
+	if body, err = l.readBody(want.key); err == nil {
+		l.noteReceived(c.began)
+	}
 	return body, answered, err
 }
 
-func (l *Link) readCanary(want answerHeader) error {
-	if err := l.readHeader(want); err != nil {
+func (l *Link) readCanary(c *canaryCall) error {
+	if err := l.readHeader(c.header); err != nil {
 		return err
 	}
 	l.stray = false
+	l.noteReceived(c.began)
 	return l.reader.Discard(l.reader.Remaining())
 }
 
@@ -342,6 +351,7 @@ type canaryCall struct {
 	wait   time.Duration
 	frame  []byte
 	header answerHeader
+	began  time.Time     // when the request before it was about to be written
 	timer  *time.Timer   // nil: none runs
 	done   chan struct{} // closed when the timer's function has ended
 	sent   bool
@@ -356,7 +366,9 @@ func (c *canaryCall) start(l *Link) {
 	c.done = make(chan struct{})
 	c.timer = time.AfterFunc(c.wait, func() {
 		defer close(c.done)
-		_, _ = l.conn.Write(c.frame) // what is wrong shows when the answer is read
+		if _, err := l.conn.Write(c.frame); err == nil { // what is wrong shows when the answer is read
+			l.meter.Sent(len(c.frame))
+		}
 	})
 }
 

@@ -43,7 +43,9 @@ func (m *Mux) renew() {
 	limit := m.link.cfg.SetupTimeout
 	ctx, cancel := context.WithTimeoutCause(m.ctx, limit, &timeoutError{"renewed authentication", limit})
 	defer cancel()
+	began := time.Now()
 	at, err := m.link.authenticateBy(ctx, renewalExchange{m})
+	m.link.noteAuthenticated(true, began, err)
 	if err != nil {
 		m.end(err)
 		return

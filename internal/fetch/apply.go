@@ -38,6 +38,9 @@ func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) b
 	s.busy = false
 	t.endpoints = resp.NodeEndpoints
 	sound := s.answeredSession(resp.ErrorCode, resp.SessionID)
+	if sound && s.id != 0 {
+		s.toldAt = now
+	}
 	t.quiet = sound && resp.ThrottleMillis == 0 && s.IsEmpty()
 	if resp.ThrottleMillis > 0 {
 		s.throttled = now.Add(time.Duration(resp.ThrottleMillis) * time.Millisecond)
@@ -108,7 +111,7 @@ func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
 	}
 	p.failures, p.lastErr, p.resets = 0, nil, 0
 	p.highWatermark, p.lastStable = a.highWatermark, a.lastStable
-	p.logStart = a.logStart
+	p.logStart, p.toldAt = a.logStart, now
 	switch {
 	case a.preferred >= 0 && a.preferred != p.source:
 		t.follow(p, a.preferred, now)
@@ -199,6 +202,9 @@ func (t *Table) updateFull(p *Partition) {
 // what was decoded may come of a damaged header, so it is acted on only once
 // everything before it is decoded: the partition asks again then.
 func (t *Table) applyRefusal(p *Partition, a *answer, now time.Time) {
+	if p.member != nil {
+		p.member.since = now
+	}
 	if p.undecoded() {
 		p.waitDecode = true
 		t.touch(p)

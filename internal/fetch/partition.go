@@ -105,7 +105,10 @@ type Partition struct {
 	wait wait      // for records that are known
 	came time.Time // when bytes of it came last
 
-	highWatermark, lastStable, logStart int64 // -1: unknown
+	highWatermark, lastStable, logStart int64     // -1: unknown
+	toldAt                              time.Time // when an answer told these, but see Session.toldAt
+
+	meter meter
 }
 
 // A tail is what ends the run of a partition's records.
@@ -136,6 +139,7 @@ func newPartition(tp protocol.TopicPartition) *Partition {
 		tp: tp, position: -1, posEpoch: -1, done: -1, doneEpoch: -1, committed: -1,
 		leader: -1, leaderEpoch: -1, follower: -1, source: -1, fetchOffset: -1, fetchEpoch: -1, decodeEpoch: -1, retriedAt: -1, boundary: -1,
 		highWatermark: -1, lastStable: -1, logStart: -1,
+		meter: meter{lastStamp: -1},
 	}
 }
 
@@ -170,6 +174,7 @@ func (p *Partition) setPosition(offset int64, epoch int32) {
 	p.done, p.doneEpoch = offset, epoch
 	p.handed = false
 	p.stage = ready
+	p.meter.lastStamp = -1
 	p.tail = tail{}
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.retriedAt, p.boundary = -1, -1

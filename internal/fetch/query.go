@@ -100,11 +100,8 @@ func (t *Table) Highwater(p *Partition) (int64, bool) {
 // be read.
 func (t *Table) Lag(p *Partition) (int64, bool) {
 	t.syncLive()
-	end := p.end(t.limits.ReadCommitted)
-	if end < 0 || !p.known() {
-		return 0, false
-	}
-	return max(end-p.position, 0), true
+	lag := t.lag(p)
+	return max(lag, 0), lag >= 0
 }
 
 // A Fault is a partition that stopped.

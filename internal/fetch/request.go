@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"slices"
+	"time"
 
 	"github.com/kafkaconsumer/kafka/protocol"
 )
@@ -38,6 +39,7 @@ type member struct {
 	topicID   [16]byte
 	index     int // in members
 	refetched uint64
+	since     time.Time               // from when on the session's answers tell that nothing has changed
 	exact     bool                    // a batch begins there: one that begins before it was damaged
 	wire      protocol.FetchPartition // as the broker knows it
 	answer    answer

@@ -27,6 +27,7 @@ type Session struct {
 	epoch   int32 // of the next request; 0 makes a new session
 	busy    bool  // a request is under way
 	asked   time.Time
+	toldAt  time.Time // last answer: what it did not say of members has not changed; zero without a fetch session
 
 	throttled time.Time // until when the broker wants to be left alone
 	full      bool      // the last request named all members outright
@@ -79,6 +80,7 @@ func (t *Table) detach(p *Partition) {
 	if p.home == nil {
 		return
 	}
+	p.keepTold()
 	if p.member != nil {
 		p.home.leavers = append(p.home.leavers, p.member)
 		p.member = nil
@@ -255,6 +257,7 @@ func (s *Session) update(now time.Time) {
 			}
 			if p.member == nil {
 				p.member = s.add(p)
+				p.member.since = now
 			}
 			p.besideAt, p.besideEmpty = time.Time{}, 0
 			s.sum -= int64(p.member.wire.MaxBytes)
@@ -281,6 +284,7 @@ func (s *Session) leave(m *member) {
 		return
 	}
 	s.sum -= int64(m.wire.MaxBytes)
+	m.p.keepTold()
 	s.remove(m)
 	if i := slices.Index(s.changed, m); i >= 0 {
 		s.changed = slices.Delete(s.changed, i, i+1)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/metrics"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
 
@@ -22,6 +23,7 @@ type Limits struct {
 	ReplicaLease           time.Duration // how long to fetch from a follower before the leader is asked again
 	Patience               time.Duration // how long nothing may come of a log that goes on; see LookForStalls
 	Backoff                func(failures int) time.Duration
+	Metrics                *metrics.Fetch // what is handed over is measured there; nil: nowhere
 }
 
 // A Table holds the assigned partitions. See the package documentation.
@@ -49,6 +51,7 @@ type Table struct {
 	decodeQueue []*Partition
 	readyParts  []*Partition // with something decoded, in the order of handing over
 	handed      []*Partition // with records handed over since the application came back
+	unmeasured  []*Partition // with records handed over since Measure
 	live        Live
 	faulty      []*Partition // that may be at fault
 	paused      int          // number of paused partitions
@@ -127,6 +130,7 @@ func (t *Table) Assign(tps []protocol.TopicPartition, byGroup bool) (added, remo
 		}
 		t.unlocated = true
 		t.parts[tp] = p
+		t.beginMeasuring(p)
 		added = append(added, tp)
 	}
 	SortPartitions(added)
@@ -152,6 +156,7 @@ func (t *Table) Remove(tps ...protocol.TopicPartition) {
 		}
 		t.detach(p)
 		delete(t.parts, tp)
+		t.endMeasuring(p)
 		t.handed = slices.DeleteFunc(t.handed, func(q *Partition) bool { return q == p })
 	}
 }

@@ -108,6 +108,7 @@ func (t *Table) HandOver(c *Cut, n int) bool {
 	}
 	p.advance(c.Seg.Offset(last)+1, c.Seg.LeaderEpoch(last), true)
 	t.moved = true
+	t.countHandedOver(p, c, n)
 	if len(p.decoded) > 0 && p.decoded[0].seg == c.Seg {
 		p.nextIndex = last + 1
 	}

@@ -115,7 +115,6 @@ type Classic struct {
 	early     bool // heartbeats come more often than usual
 	heartbeat int  // the Seq of the heartbeat on its way; 0: none
 	synced    int  // the Seq of the last SyncGroup that was answered
-	called    bool // the coordinator waits for this member to join again
 	crowd     crowd
 	handover  handover
 	claim     claim
@@ -145,10 +144,6 @@ func (m *Classic) CoordinatorDoubted() bool { return m.lookup.failures > 0 }
 
 // Leader reports whether this member makes the assignments of its generation.
 func (m *Classic) Leader() bool { return m.leader && m.generation >= 0 }
-
-// Called reports whether the coordinator has begun a round and waits for this member to
-// join it, at most for the rebalance timeout.
-func (m *Classic) Called() bool { return m.called }
 
 // WantsPoll reports whether a Polled would change anything.
 func (m *Classic) WantsPoll() bool {

@@ -30,7 +30,7 @@ func (m *Classic) becomeRevoking() {
 }
 
 func (m *Classic) becomeJoining() {
-	m.state, m.called = Joining, false
+	m.state = Joining
 	m.stopHeartbeats()
 	m.tryJoin()
 }
@@ -204,7 +204,7 @@ func (m *Classic) forget(keepMember bool) {
 	m.cancelRequest()
 	m.stopHeartbeats()
 	m.generation, m.protocol, m.leader = -1, "", false
-	m.claim, m.target, m.called = noClaim, nil, false
+	m.claim, m.target = noClaim, nil
 	if !keepMember {
 		m.member = ""
 	}

@@ -1,0 +1,282 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/testbroker"
+	"github.com/kafkaconsumer/kafka/internal/testbroker/batch"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// measured returns a consumer's metrics, by name and tags without that of the client:
+// "records-lag{partition=0,topic=t}".
+func measured(t *testing.T, c *Consumer) map[string]float64 {
+	t.Helper()
+	list, err := c.Metrics()
+	require.NoError(t, err)
+	m := make(map[string]float64, len(list))
+	for _, metric := range list {
+		key := shortName(metric.Name)
+		if metric.Name.Group == "consumer-fetch-manager-metrics" || metric.Name.Tags == clientTag {
+			require.NotContains(t, m, key)
+		}
+		m[key] = metric.Value
+	}
+	return m
+}
+
+const clientTag = "client-id=kafka-go-consumer-" + Version
+
+func shortName(n MetricName) string {
+	tags := strings.TrimPrefix(strings.TrimPrefix(n.Tags, clientTag), ",")
+	if tags == "" {
+		return n.Name
+	}
+	return n.Name + "{" + tags + "}"
+}
+
+// wide is a record that takes 109 bytes of a batch.
+var wide = testbroker.Record{Value: bytes.Repeat([]byte("x"), 100)}
+
+const wideBytes = 109
+
+func produceWide(b *testbroker.Cluster, topic string, partition int32, n int) {
+	for range n {
+		b.Produce(topic, partition, wide)
+	}
+}
+
+func TestMetricsCountWhatTheApplicationGot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testbroker.New(t)
+		b.CreateTopic("or.ders", 2)
+		b.CreateTopic("or_ders", 1)
+		produceWide(b, "or.ders", 0, 30)
+		produceWide(b, "or.ders", 1, 20)
+		produceWide(b, "or_ders", 0, 10)
+		c := reader(t, fast(b), TopicPartition{Topic: "or.ders"}, TopicPartition{Topic: "or.ders", Partition: 1}, TopicPartition{Topic: "or_ders"})
+		pollN(t, c, 60)
+
+		time.Sleep(10 * time.Second)
+		m := measured(t, c)
+		const elapsed = 30 + 10 // the window before counts as whole
+		require.InDelta(t, 60.0/elapsed, m["records-consumed-rate"], 1e-9)
+		require.InDelta(t, 50.0/elapsed, m["records-consumed-rate{topic=or.ders}"], 1e-9)
+		require.InDelta(t, 10.0/elapsed, m["records-consumed-rate{topic=or_ders}"], 1e-9)
+		require.InDelta(t, 60.0*wideBytes/elapsed, m["bytes-consumed-rate"], 1e-9)
+		require.InDelta(t, 50.0*wideBytes/elapsed, m["bytes-consumed-rate{topic=or.ders}"], 1e-9)
+		require.EqualValues(t, 60, m["records-consumed-total"])
+		require.EqualValues(t, 10*wideBytes, m["bytes-consumed-total{topic=or_ders}"])
+		require.EqualValues(t, 60, m["records-per-request-avg"], "one answer brought them")
+		require.EqualValues(t, 50, m["records-per-request-avg{topic=or.ders}"])
+		require.EqualValues(t, 60*(61+wideBytes), m["fetch-size-avg"], "each batch has a header")
+		require.EqualValues(t, 50*(61+wideBytes), m["fetch-size-max{topic=or.ders}"])
+
+		produceWide(b, "or.ders", 0, 40)
+		for range c.Records(limited(t, time.Second)) {
+		}
+		m = measured(t, c)
+		require.EqualValues(t, 100, m["records-consumed-total"], "an iterator counts the same")
+		time.Sleep(time.Minute)
+		m = measured(t, c)
+		require.Zero(t, m["records-consumed-rate"])
+		require.True(t, math.IsNaN(m["records-per-request-avg"]))
+		require.EqualValues(t, 100, m["records-consumed-total"])
+	})
+}
+
+// limited returns a context that ends after d.
+func limited(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestTheSampleWindowsChangeARate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		samples int
+		window  time.Duration
+		want    []float64 // after 0, 7 and 15 s
+	}{
+		"by default":                  {want: []float64{60.0 / 30, 60.0 / 37, 60.0 / 45}},
+		"with two windows of 5 s":     {window: 5 * time.Second, want: []float64{60.0 / 5, 60.0 / 7, 0}},
+		"with five windows of 5 s":    {samples: 5, window: 5 * time.Second, want: []float64{60.0 / 20, 60.0 / 22, 60.0 / 20}},
+		"with one window of 30 s":     {samples: 1, want: []float64{0, 60.0 / 7, 60.0 / 15}},
+		"with three windows of 2.5 s": {samples: 3, window: 2500 * time.Millisecond, want: []float64{60.0 / 5, 60.0 / 7, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := testbroker.New(t)
+				b.CreateTopic("t", 1)
+				produceWide(b, "t", 0, 60)
+				cfg := fast(b)
+				cfg.MetricsNumSamples, cfg.MetricsSampleWindow = tc.samples, tc.window
+				c := openConsumer(t, cfg)
+				require.NoError(t, c.Assign(TopicPartition{Topic: "t"}))
+				pollN(t, c, 60)
+				var got []float64
+				for _, wait := range []time.Duration{0, 7, 8} {
+					time.Sleep(wait * time.Second)
+					got = append(got, measured(t, c)["records-consumed-rate"])
+				}
+				require.InDeltaSlice(t, tc.want, got, 1e-9)
+			})
+		})
+	}
+}
+
+const ofTP0 = "{partition=0,topic=t}"
+
+func TestLagIsCountedToTheEndOfWhatMayBeRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		level IsolationLevel
+		want  int64
+	}{"read_uncommitted": {ReadUncommitted, 6}, "read_committed": {ReadCommitted, 2}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := testbroker.New(t)
+				b.CreateTopic("t", 1)
+				produceWide(b, "t", 0, 10)
+				b.On(keyFetch).Edit(func(_ testbroker.Request, resp kmsg.Response) {
+					for _, topic := range resp.(*kmsg.FetchResponse).Topics {
+						for i := range topic.Partitions {
+							topic.Partitions[i].LastStableOffset = 6
+						}
+					}
+				})
+				cfg := fast(b)
+				cfg.IsolationLevel = tc.level
+				c := openConsumer(t, cfg)
+				tp := TopicPartition{Topic: "t"}
+				require.NoError(t, c.Assign(tp))
+				r, err := c.PollMax(t.Context(), time.Second, 4)
+				require.NoError(t, err)
+				require.Equal(t, 4, r.Len())
+				m := measured(t, c)
+				require.EqualValues(t, tc.want, m["records-lag"+ofTP0])
+				require.EqualValues(t, tc.want, m["records-lag-max"])
+				lag, ok := c.Lag(tp)
+				require.True(t, ok)
+				require.Equal(t, tc.want, lag)
+			})
+		})
+	}
+}
+
+func TestLagFollowsSeeksAndIsNeverNegative(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testbroker.New(t)
+		b.CreateTopic("t", 1)
+		produceWide(b, "t", 0, 100)
+		held := b.On(keyFetch).Once().Hold()
+		c := openConsumer(t, fast(b))
+		tp := TopicPartition{Topic: "t"}
+		require.NoError(t, c.Assign(tp))
+		m := measured(t, c)
+		require.True(t, math.IsNaN(m["records-lag"+ofTP0]), "nothing was fetched")
+		require.True(t, math.IsNaN(m["records-lag-told-seconds-ago"+ofTP0]))
+		held.Release()
+		pollN(t, c, 100)
+		require.Zero(t, measured(t, c)["records-lag"+ofTP0])
+		for _, tc := range []struct{ to, want int64 }{{50, 50}, {99, 1}, {100, 0}, {500, 0}} {
+			require.NoError(t, c.Seek(tp, tc.to))
+			m := measured(t, c)
+			require.EqualValues(t, tc.want, m["records-lag"+ofTP0], "at offset %d", tc.to)
+			lag, ok := c.Lag(tp)
+			require.True(t, ok)
+			require.Equal(t, tc.want, lag)
+			require.EqualValues(t, tc.to, m["records-lead"+ofTP0])
+		}
+		require.NoError(t, c.Seek(tp, 50))
+		b.SetLogStart("t", 0, 80)
+		pollN(t, c, 20)
+		m = measured(t, c)
+		require.Zero(t, m["records-lag"+ofTP0])
+		require.EqualValues(t, 20, m["records-lead"+ofTP0])
+		require.EqualValues(t, 20, m["records-lead-min"])
+	})
+}
+
+func TestLagOfAPausedPartitionSaysHowOldItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testbroker.New(t)
+		b.CreateTopic("t", 2)
+		produceWide(b, "t", 0, 10)
+		c := openConsumer(t, fast(b))
+		tp, other := TopicPartition{Topic: "t"}, TopicPartition{Topic: "t", Partition: 1}
+		require.NoError(t, c.Assign(tp, other))
+		pollN(t, c, 10)
+		time.Sleep(10 * time.Second)
+		m := measured(t, c)
+		require.LessOrEqual(t, m["records-lag-told-seconds-ago"+ofTP0], 0.1, "an answer without news is news enough")
+
+		require.NoError(t, c.Pause(tp))
+		time.Sleep(time.Second) // the request under way still told of it
+		produceWide(b, "t", 0, 100)
+		time.Sleep(10 * time.Second)
+		m = measured(t, c)
+		require.Zero(t, m["records-lag"+ofTP0], "as the last answer told it")
+		require.InDelta(t, 11, m["records-lag-told-seconds-ago"+ofTP0], 0.2)
+		require.LessOrEqual(t, m["records-lag-told-seconds-ago{partition=1,topic=t}"], 0.1)
+
+		require.NoError(t, c.Resume(tp))
+		pollN(t, c, 100)
+		m = measured(t, c)
+		require.Zero(t, m["records-lag"+ofTP0])
+		require.LessOrEqual(t, m["records-lag-told-seconds-ago"+ofTP0], 0.1)
+	})
+}
+
+func TestLagInSecondsIsTheAgeOfTheRecordAtThePosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testbroker.New(t)
+		b.CreateTopic("t", 1)
+		now := time.Now()
+		for i := range 10 { // ten minutes ago, nine minutes ago, …
+			r := wide
+			r.Timestamp = now.Add(time.Duration(i-10) * time.Minute)
+			b.Produce("t", 0, r)
+		}
+		c := openConsumer(t, fast(b))
+		tp := TopicPartition{Topic: "t"}
+		require.NoError(t, c.Assign(tp))
+		_, err := c.PollMax(t.Context(), time.Second, 4)
+		require.NoError(t, err)
+		age := time.Since(now).Seconds()
+		m := measured(t, c)
+		require.InDelta(t, 6*60+age, m["records-lag-seconds"+ofTP0], 1e-9)
+		require.InDelta(t, 6*60+age, m["records-lag-seconds-max"], 1e-9)
+		time.Sleep(time.Minute)
+		require.InDelta(t, 7*60+age, measured(t, c)["records-lag-seconds"+ofTP0], 1e-9)
+		pollN(t, c, 6)
+		require.Zero(t, measured(t, c)["records-lag-seconds"+ofTP0], "there is no record")
+		require.NoError(t, c.Pause(tp))
+		require.NoError(t, c.Seek(tp, 5))
+		require.True(t, math.IsNaN(measured(t, c)["records-lag-seconds"+ofTP0]), "the record is not here")
+	})
+}
+
+func TestRecordsWithoutTimestampsHaveNoAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testbroker.New(t)
+		b.CreateTopic("t", 1)
+		for i := range int64(3) {
+			b.Append("t", 0, batch.Message{Offset: i, Value: []byte("v")}.Bytes(), i)
+		}
+		c := openConsumer(t, fast(b))
+		require.NoError(t, c.Assign(TopicPartition{Topic: "t"}))
+		_, err := c.PollMax(t.Context(), time.Second, 1)
+		require.NoError(t, err)
+		m := measured(t, c)
+		require.EqualValues(t, 2, m["records-lag"+ofTP0])
+		require.True(t, math.IsNaN(m["records-lag-seconds"+ofTP0]))
+		require.True(t, math.IsNaN(m["records-lag-seconds-max"]))
+	})
+}
