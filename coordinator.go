@@ -285,8 +285,8 @@ func (co *coordinator) close(ctx context.Context, reason string) {
 
 // backoff is the wait before the next try after so many failures (KIP-580).
 func (co *coordinator) backoff(failures int) time.Duration {
-	d := max(co.cfg.RetryBackoff, time.Millisecond)
-	limit := max(co.cfg.RetryBackoffMax, d)
+	limit := max(co.cfg.RetryBackoffMax, time.Millisecond)
+	d := min(max(co.cfg.RetryBackoff, time.Millisecond), limit)
 	for ; failures > 1 && d < limit; failures-- {
 		d *= 2
 	}

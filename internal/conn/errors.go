@@ -130,6 +130,16 @@ func ctxError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
+// withBound says which bound of this package ended ctx, if one did, in front of err,
+// which may say no more than that it was too long.
+func withBound(ctx context.Context, err error) error {
+	var ours *timeoutError
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &ours) {
+		return fmt.Errorf("%w: %w", ours, err)
+	}
+	return err
+}
+
 // isHangUp tells whether err is the other side's closing of the connection.
 func isHangUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||

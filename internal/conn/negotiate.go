@@ -66,7 +66,7 @@ func (n *negotiation) connect(ctx context.Context) (*Link, error) {
 	raw, err := n.open(ctx)
 	if err != nil {
 		n.cfg.Releases.forget(n.where, time.Now())
-		return nil, &Error{Node: n.node, Addr: n.addr, Op: OpDial, Err: err}
+		return nil, &Error{Node: n.node, Addr: n.addr, Op: OpDial, Err: withBound(ctx, err)}
 	}
 	l := newLink(n.cfg, n.node, n.addr, raw, n.hooks)
 	l.where = n.where

@@ -334,8 +334,8 @@ func (m *Classic) retryAfter(d time.Duration) {
 
 // backoffAfter is the wait after the nth failure in a row (KIP-580).
 func (m *Classic) backoffAfter(n int) time.Duration {
-	d := max(m.cfg.RetryBackoff, time.Millisecond)
-	limit := max(m.cfg.RetryBackoffMax, d)
+	limit := max(m.cfg.RetryBackoffMax, time.Millisecond)
+	d := min(max(m.cfg.RetryBackoff, time.Millisecond), limit)
 	for ; n > 1 && d < limit; n-- {
 		d *= 2
 	}
