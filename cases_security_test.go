@@ -121,6 +121,45 @@ func TestFramingFollowsTheHandshakeForEveryMechanism(t *testing.T) {
 	}
 }
 
+// B38: brokers of 0.9 have no handshake, and read tokens of GSSAPI from the first byte on.
+func TestGSSAPIOf09BeginsWithItsTokens(t *testing.T) {
+	server := threeStepsServer()
+	tokens := testbroker.WithTokens(func() func([]byte) ([]byte, bool) {
+		exchange := server.begin("GSSAPI")
+		return func(token []byte) ([]byte, bool) {
+			answer, done, err := exchange(token)
+			if err != nil {
+				return nil, false
+			}
+			return answer, done
+		}
+	})
+	for _, tc := range []struct{ mechanism, version, text string }{
+		{"GSSAPI", "0.9", ""},
+		{"GSSAPI", "", `set APIVersion to "0.9"`},
+		{"GSSAPI", "0.8.2", "SaslHandshake needs version 0-1, which came with Kafka 0.10 (before, there is GSSAPI in 0.9 only), broker has none"},
+		{"PLAIN", "0.9", "SaslHandshake needs version 0-1, which came with Kafka 0.10 (before, there is GSSAPI in 0.9 only), broker has none"},
+	} {
+		t.Run(tc.mechanism+" with APIVersion "+tc.version, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+				produceOld(b, "t", 0, 5)
+				cfg := secure(b, tc.mechanism)
+				cfg.APIVersion = tc.version
+				c, err := NewConsumer(t.Context(), cfg)
+				if tc.text != "" {
+					require.ErrorContains(t, err, tc.text)
+					require.Zero(t, b.Count(testbroker.AnyKey))
+					return
+				}
+				require.NoError(t, err)
+				defer c.Close(t.Context())
+				require.NoError(t, c.Assign(tp0))
+				pollN(t, c, 5)
+			}, testbroker.WithRelease("0.9"), tokens)
+		})
+	}
+}
+
 func TestReadingOverSASL(t *testing.T) {
 	for _, mechanism := range allMechanisms {
 		t.Run(mechanism, func(t *testing.T) {
@@ -676,7 +715,7 @@ func TestTransportsThatDoNotMatch(t *testing.T) {
 		{"SASL over TLS to a plaintext port", nil, nil, func(cfg *Config) { *cfg = withPassword(*cfg, SecuritySASLSSL) }, "without TLS"},
 		{
 			"SASL to a port that does not know it", nil, nil,
-			func(cfg *Config) { *cfg = withPassword(*cfg, SecuritySASLPlaintext) }, "SASLHandshake",
+			func(cfg *Config) { *cfg = withPassword(*cfg, SecuritySASLPlaintext) }, "SaslHandshake",
 		},
 		{
 			"SASL to a port that does not want it", []testbroker.Option{withSASL(1, 2)}, noSASL,

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -110,6 +111,19 @@ func TestOldBrokersAreNotLookedForWhereAPIVersionIsSet(t *testing.T) {
 			require.Equal(t, keyAPIVersions, r.Key)
 		}
 	}, testbroker.WithRelease("0.8.2"))
+}
+
+func TestAPIVersionBelowWhatABrokerStillKnowsIsHintedAt(t *testing.T) {
+	table := testbroker.DefaultVersions()
+	table[keyListOffsets] = testbroker.VersionRange{Min: 1, Max: 8} // as in 4.0
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := openConsumer(t, changed(b, func(cfg *Config) { cfg.APIVersion = "0.9" }))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := c.EndOffsets(ctx, tp0)
+		require.ErrorContains(t, err, "had answered ListOffsets")
+		require.ErrorContains(t, err, "it may be older than 0.9, which APIVersion says, or 4.0 or newer")
+	}, testbroker.WithVersions(table))
 }
 
 // B46

@@ -12,6 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// release09 is the one release that has SASL without SaslHandshake.
+var release09, _ = protocol.ParseRelease("0.9")
+
 // A saslAuthenticator authenticates connections by a SASLClient.
 type saslAuthenticator struct{ client SASLClient }
 
@@ -90,12 +93,17 @@ func sessionLifetime(broker time.Duration, session SASLSession) time.Duration {
 	return broker
 }
 
+// handshake agrees on the mechanism. Brokers of 0.9 have nothing to agree on: they read
+// tokens of GSSAPI from the first byte on.
 func (a saslAuthenticator) handshake(ctx context.Context, rt conn.Exchange) (framed bool, err error) {
 	req := kmsg.NewPtrSASLHandshakeRequest()
 	req.Mechanism = a.client.Mechanism()
+	if rt.Versions().Release() == release09 && req.Mechanism == mechanismGSSAPI {
+		return false, nil
+	}
 	resp, err := rt.Do(ctx, req)
 	if err != nil {
-		return false, err
+		return false, needing(err, "which came with Kafka 0.10 (before, there is GSSAPI in 0.9 only)")
 	}
 	answer := resp.(*kmsg.SASLHandshakeResponse)
 	switch code := ErrorCode(answer.ErrorCode); code {

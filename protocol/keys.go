@@ -34,6 +34,12 @@ const (
 // APIName returns Kafka's name of an API key, such as "Fetch", or "API 999"
 // for a key that is not known.
 func APIName(key int16) string {
+	switch key { // which kmsg spells otherwise
+	case KeySaslHandshake:
+		return "SaslHandshake"
+	case KeySaslAuthenticate:
+		return "SaslAuthenticate"
+	}
 	if name := kmsg.NameForKey(key); name != "Unknown" {
 		return name
 	}

@@ -63,11 +63,15 @@ const (
 // very connection on which it answered. A broker that skips ApiVersions but answers the
 // request behind it, as 0.9 does, has shown that it does not know it. Silence proves
 // nothing at all.
+//
+// When 0.9 swallows what one client sent, it may lose what another one sent in the same
+// moment (KAFKA-3547): so what is skipped of the older requests is sent a second time.
 type detection struct {
 	next  probe
 	found protocol.Release // answered to its probe, and, with isOld, the result
 	// unaware: it was seen that the broker does not know ApiVersions.
 	unaware bool
+	again   bool // next was skipped once
 	// mayBeOld: the broker may be older than 0.10. Otherwise ApiVersions is all that is
 	// sent.
 	mayBeOld bool
@@ -89,10 +93,13 @@ func (d *detection) take(v verdict) ruling {
 		}
 		d.next = probeVersionsAt
 		return askHere
+	case v == skipped && !d.again:
+		d.again = true
+		return askAnew
 	case d.next == probeTopics:
 		return giveUp
 	}
-	d.next++
+	d.next, d.again = d.next+1, false
 	return askAnew
 }
 

@@ -112,6 +112,9 @@ func (l *Link) explainHangUp(key int16, err error) error {
 		return err
 	}
 	err = fmt.Errorf("the broker closed the connection before it had answered %s: %w", protocol.APIName(key), err)
+	if l.versions != nil && l.cfg.Clamp != (protocol.Release{}) && l.cfg.Clamp.Less(release0100) {
+		return &hintError{err, fmt.Sprintf("a broker does so that does not know it: it may be older than %s, which APIVersion says, or 4.0 or newer", l.cfg.Clamp)}
+	}
 	if key == protocol.KeyMetadata && l.cfg.Auth == nil { // mostly the first request after ApiVersions
 		return &hintError{err, "a listener that wants SASL does so (is SecurityProtocol right for this port?)"}
 	}

@@ -140,11 +140,8 @@ func (n *negotiation) ask(ctx context.Context) (*Link, error) {
 		switch ruling {
 		case isModern:
 			return n.modern(ctx, l, ranges)
-		case isOld:
-			n.settleOld(l, d.found)
-			return l, nil
-		case isOldAnew:
-			return n.old(ctx, l, d.found)
+		case isOld, isOldAnew:
+			return n.old(ctx, l, d.found, ruling == isOldAnew || l.stray)
 		case giveUp:
 			defer l.Close()
 			return nil, n.failure(l, first, d.mayBeOld)
@@ -179,14 +176,18 @@ func (n *negotiation) modern(ctx context.Context, l *Link, ranges map[int16]prot
 	return l, nil
 }
 
-// old ends a negotiation with a broker that closed the connection on ApiVersions.
-func (n *negotiation) old(ctx context.Context, l *Link, release protocol.Release) (*Link, error) {
-	l.Close()
-	l, err := n.connect(ctx)
-	if err == nil {
-		n.settleOld(l, release)
+// old ends a negotiation with a broker of a release before 0.10.
+func (n *negotiation) old(ctx context.Context, l *Link, release protocol.Release, anew bool) (*Link, error) {
+	if anew {
+		var err error
+		l.Close()
+		if l, err = n.connect(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return l, err
+	n.cfg.Releases.foundOld(n.where, release)
+	n.settle(l, release.Ranges())
+	return l, nil
 }
 
 // orOverdue makes the end of the budget of an error that it brought about.
@@ -222,12 +223,6 @@ func (n *negotiation) settle(l *Link, ranges map[int16]protocol.VersionRange) {
 		n.cfg.Logger.LogAttrs(context.Background(), slog.LevelInfo, "kafka: broker version found",
 			slog.Int("node", int(n.node)), slog.String("addr", n.addr.String()), slog.String("version", release.String()))
 	}
-}
-
-// settleOld is settle for a broker that cannot tell what it supports.
-func (n *negotiation) settleOld(l *Link, release protocol.Release) {
-	n.cfg.Releases.foundOld(n.where, release)
-	n.settle(l, release.Ranges())
 }
 
 // failure says why the versions are not known.
@@ -304,13 +299,17 @@ func (l *Link) probe(ctx context.Context, req kmsg.Request, wait time.Duration) 
 		}
 		l.meter.Sent(len(frame))
 		c.start(l)
+		defer c.stop()
+		read := 0
 		body, v, err = l.readProbe(header, &c)
-		if l.stray = c.stop(); err == nil && v == answered && wait == canaryAtOnce {
+		if err == nil && v == answered && wait == canaryAtOnce {
 			err = l.readCanary(&c)
+			read++
 		}
 		if err != nil {
 			return l.fail(OpRead, l.explainHangUp(header.key, err))
 		}
+		l.stray = c.stop() > read
 		return nil
 	})
 	if err != nil {
@@ -325,7 +324,7 @@ func (l *Link) readProbe(want answerHeader, c *canaryCall) (body []byte, v verdi
 	if err != nil {
 		return nil, failed, err
 	}
-	if id == c.header.id && c.stop() {
+	if id == c.header.id && c.wait != noCanary {
 		return nil, skipped, nil
 	}
 	if err := l.checkHeader(want, id); err != nil {
@@ -341,45 +340,60 @@ func (l *Link) readCanary(c *canaryCall) error {
 	if err := l.readHeader(c.header); err != nil {
 		return err
 	}
-	l.stray = false
 	l.noteReceived(c.began)
 	return l.reader.Discard(l.reader.Remaining())
 }
 
-// A canaryCall is a canary that is sent behind another request after a while.
+// canaries is how many are sent at most: 0.9 may lose one (KAFKA-3547).
+const canaries = 2
+
+// A canaryCall is a canary that is sent behind another request after a while, and once
+// more after another while, as long as nothing was answered.
 type canaryCall struct {
 	wait   time.Duration
 	frame  []byte
 	header answerHeader
 	began  time.Time     // when the request before it was about to be written
-	timer  *time.Timer   // nil: none runs
-	done   chan struct{} // closed when the timer's function has ended
-	sent   bool
+	quit   chan struct{} // closed to keep what is not sent yet from being sent; nil when it is
+	done   chan struct{} // closed when nothing is sent any more
+	sent   int           // valid once done is closed
 }
 
-// start sends the canary after its time unless stop is called before. It does not keep
-// its caller from reading: a connection without a buffer would stand still.
+// start runs the sending, which stop ends and awaits. Its caller reads meanwhile: a
+// connection without a buffer would stand still otherwise.
 func (c *canaryCall) start(l *Link) {
 	if c.wait == noCanary {
 		return
 	}
-	c.done = make(chan struct{})
-	c.timer = time.AfterFunc(c.wait, func() {
+	c.quit, c.done = make(chan struct{}), make(chan struct{})
+	go func() {
 		defer close(c.done)
-		if _, err := l.conn.Write(c.frame); err == nil { // what is wrong shows when the answer is read
-			l.meter.Sent(len(c.frame))
+		timer := time.NewTimer(c.wait)
+		defer timer.Stop()
+		for c.sent < canaries {
+			if c.wait != canaryAtOnce || c.sent > 0 {
+				select {
+				case <-timer.C:
+				case <-c.quit:
+					return
+				}
+			}
+			c.sent++
+			if _, err := l.conn.Write(c.frame); err == nil { // what is wrong shows when the answer is read
+				l.meter.Sent(len(c.frame))
+			}
+			timer.Reset(silence)
 		}
-	})
+	}()
 }
 
-// stop keeps the canary from being sent if there is still time for that, waits for the
-// sending if there is not, and tells which.
-func (c *canaryCall) stop() (sent bool) {
-	if c.timer != nil && (c.wait == canaryAtOnce || !c.timer.Stop()) {
+// stop ends the sending and returns how many were sent.
+func (c *canaryCall) stop() int {
+	if c.quit != nil {
+		close(c.quit)
 		<-c.done
-		c.sent = true
+		c.quit = nil
 	}
-	c.timer = nil
 	return c.sent
 }
 

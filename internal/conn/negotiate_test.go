@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ type oldPeer struct {
 	release string
 	skips   bool
 	zeroID  bool
+	loses   func(r request) bool // nil: nothing
 }
 
 func (o oldPeer) serve(p *peer) {
@@ -34,6 +36,7 @@ func (o oldPeer) serve(p *peer) {
 			return
 		}
 		switch top, known := r.MaxVersion(req.key); {
+		case o.loses != nil && o.loses(req):
 		case known && req.version <= top:
 			if o.zeroID && req.key == protocol.KeyFindCoordinator {
 				req.id = 0
@@ -84,6 +87,40 @@ func TestOldBrokersAreFound(t *testing.T) {
 				require.Equal(t, tc.after, time.Since(start))
 				require.Equal(t, 1, strings.Count(log.String(), "broker version found"))
 				require.Contains(t, log.String(), "version="+tc.want)
+			})
+		})
+	}
+}
+
+// KAFKA-3547: 0.9 may lose what comes in the moment in which it swallows another client's
+// ApiVersions.
+func TestWhatAnOldBrokerLosesIsSentAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		lost  func(r request, number int) bool
+		dials int
+		after time.Duration
+	}{
+		{"the first canary", func(r request, number int) bool { return r.key == protocol.KeyMetadata && number == 1 }, 2, 1000 * time.Millisecond},
+		{"ListGroups", func(r request, number int) bool { return r.key == protocol.KeyListGroups && number == 2 }, 3, 500 * time.Millisecond},
+		{"ListGroups and the canary behind it", func(r request, number int) bool { return number == 2 || number == 3 }, 3, 1000 * time.Millisecond},
+		{"the canary behind ListGroups", func(r request, number int) bool { return number == 3 }, 3, 1000 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := oldPeer{release: "0.9", skips: true}
+				var number atomic.Int64 // of the request, from 0
+				o.loses = func(r request) bool { return tc.lost(r, int(number.Add(1))-1) }
+				ps := newPeers(t, o.serve)
+				cfg := ps.config()
+				cfg.ProbeTimeout = 2 * time.Second
+				start := time.Now()
+				l := openLink(t, cfg)
+				require.Equal(t, release(t, "0.9"), l.Versions().Release())
+				require.Equal(t, tc.after, time.Since(start))
+				require.Len(t, ps.dialled(), tc.dials)
+				_, err := l.Do(t.Context(), kmsg.NewPtrMetadataRequest())
+				require.NoError(t, err)
 			})
 		})
 	}

@@ -174,7 +174,7 @@ func TestMuxWhoseRenewalFails(t *testing.T) {
 		text   string
 	}{
 		{"the credentials are refused", func(p *peer) { p.authenticate(58); p.drain() }, true, "SASL_AUTHENTICATION_FAILED"},
-		{"the broker closes", func(p *peer) { p.expect(protocol.KeySaslHandshake) }, false, "before it had answered SASLHandshake"},
+		{"the broker closes", func(p *peer) { p.expect(protocol.KeySaslHandshake) }, false, "before it had answered SaslHandshake"},
 		{"the broker is silent", func(p *peer) { p.drain() }, false, "within 10s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -21,6 +21,7 @@ type options struct {
 	tcp          bool
 	versions     map[int16]VersionRange
 	manners      manners
+	tokens       func() tokenExchange
 	initialDelay time.Duration
 	minSession   time.Duration
 	maxSession   time.Duration
@@ -68,6 +69,12 @@ func WithoutFetchSessions() Option { return func(o *options) { o.noSessions = tr
 // into tls.Server.
 func WithConnWrapper(wrap func(node int32, conn net.Conn) net.Conn) Option {
 	return func(o *options) { o.wrap = wrap }
+}
+
+// WithTokens makes every connection begin with raw SASL tokens, as those of 0.9 do. Each
+// has an exchange of its own; see Rule.ThenTokens.
+func WithTokens(begin func() (exchange func(token []byte) (answer []byte, last bool))) Option {
+	return func(o *options) { o.tokens = func() tokenExchange { return begin() } }
 }
 
 // WithRack gives a node a rack. A leader then sends a Fetch that names the rack

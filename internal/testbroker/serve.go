@@ -40,6 +40,10 @@ func (c *Cluster) startConnLocked(n *node, nc net.Conn) {
 		c: c, node: n, id: c.lastConn, nc: nc,
 		queue: make(chan Request, readAhead), done: make(chan struct{}),
 	}
+	if c.opts.tokens != nil {
+		exchange := c.opts.tokens()
+		cn.tokens.Store(&exchange)
+	}
 	n.conns[cn] = struct{}{}
 	c.wg.Go(cn.read)
 	c.wg.Go(cn.serve)
