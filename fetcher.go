@@ -310,3 +310,17 @@ func (f *fetcher) decodeAll() {
 		f.release()
 	}
 }
+
+// decodeHere decodes all that may be decoded, on this goroutine, which holds the table.
+// A few records are decoded faster than another goroutine is woken.
+func (f *fetcher) decodeHere() {
+	for task, ok := f.table.NextDecode(); ok; task, ok = f.table.NextDecode() {
+		f.mu.Unlock()
+		if f.beforeDecoding != nil {
+			f.beforeDecoding()
+		}
+		task.Run()
+		f.mu.Lock()
+		f.table.DecodeDone(&task)
+	}
+}

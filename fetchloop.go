@@ -122,7 +122,11 @@ func (f *fetcher) linkTo(id int32, role conn.Role, link *conn.Link) (*conn.Link,
 	if !ok {
 		return nil, &cluster.UnknownNodeError{Node: id}
 	}
-	return broker.Link(f.ctx, role)
+	link, err := broker.Link(f.ctx, role)
+	if err == nil {
+		link.CloseWith(f.ctx)
+	}
+	return link, err
 }
 
 // pickVersion returns the version of Fetch to use. With a broker that does not know
@@ -192,6 +196,9 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 	throttle, wait := throttleOfFetch(s.Version, &l.resp)
 	if wait {
 		l.throttled = time.Now().Add(throttle)
+	}
+	if table.HasLittleUndecoded() {
+		l.f.decodeHere()
 	}
 	l.f.release()
 	l.link.Throttle(throttle, wait)

@@ -132,7 +132,7 @@ func (x exchange) Token(ctx context.Context, token []byte) ([]byte, error) {
 }
 
 func (x exchange) LastToken(ctx context.Context, token []byte) error {
-	return x.l.within(ctx, x.l.cfg.RequestTimeout, "sending of a SASL token", func() error {
+	return x.l.within(ctx, x.l.cfg.RequestTimeout, awaited{what: "sending of a SASL token", key: noKey}, func() error {
 		return x.l.writeToken(token)
 	})
 }

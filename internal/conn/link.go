@@ -54,10 +54,10 @@ type Link struct {
 	done chan struct{}
 
 	mu    sync.Mutex
-	err   error       // the first failure; set before done is closed
-	timer *time.Timer // closes the link with alarm at its time
-	alarm *Error      // nil: none
-	due   time.Time
+	err   error // the first failure; set before done is closed
+	alarm alarm
+	bound context.Context // whose end closes the link, nil: none
+	free  func() bool     // ends that
 }
 
 // linkHooks tell a Broker what becomes of its links. Each is called at most
@@ -75,8 +75,8 @@ func newLink(cfg *Config, node int32, addr Addr, raw net.Conn, hooks linkHooks) 
 	if cfg.Meter != nil {
 		l.meter = cfg.Meter(node)
 	}
-	l.timer = time.AfterFunc(time.Hour, l.onTimer)
-	l.timer.Stop()
+	l.alarm.timer = time.AfterFunc(time.Hour, l.onTimer)
+	l.alarm.timer.Stop()
 	return l
 }
 
@@ -118,11 +118,15 @@ func (l *Link) failWith(err error) error {
 		l.err = err
 	}
 	err = l.err
+	free := l.free
 	l.mu.Unlock()
 	if !first {
 		return err
 	}
-	l.timer.Stop()
+	l.alarm.timer.Stop()
+	if free != nil {
+		free()
+	}
 	close(l.done)
 	// TLS's own Close could wait for a peer that does not read; Kafka needs no
 	// goodbye.
@@ -131,68 +135,6 @@ func (l *Link) failWith(err error) error {
 	if l.hooks.dead != nil {
 		l.hooks.dead(l, err)
 	}
-	return err
-}
-
-// arm closes the link with err after d unless it is armed anew before. It
-// returns the failure of a link that is closed already.
-func (l *Link) arm(d time.Duration, err *Error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return l.err
-	}
-	l.alarm, l.due = err, time.Now().Add(d)
-	l.timer.Reset(d)
-	return nil
-}
-
-func (l *Link) disarm() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.alarm = nil
-	l.timer.Stop()
-}
-
-// armIdle starts the time after which an unused link is closed.
-func (l *Link) armIdle() {
-	if l.cfg.MaxIdle <= 0 {
-		l.disarm()
-		return
-	}
-	_ = l.arm(l.cfg.MaxIdle, l.newError(OpClose, ErrIdle)) // a closed link needs no alarm
-}
-
-func (l *Link) onTimer() {
-	l.mu.Lock()
-	alarm := l.alarm
-	// The timer may have fired just before it was armed for something else.
-	if alarm != nil && time.Now().Before(l.due) {
-		alarm = nil
-	}
-	l.mu.Unlock()
-	if alarm != nil {
-		_ = l.failWith(alarm)
-	}
-}
-
-// within runs an exchange with the broker, which is over when ctx ends, when
-// timeout has passed, or when the link is closed: the link is closed then, and
-// the reading and writing inside fail. what names the thing waited for.
-func (l *Link) within(ctx context.Context, timeout time.Duration, what string, exchange func() error) error {
-	if ctx.Err() != nil {
-		return l.newError(OpTimeout, ctxError(ctx))
-	}
-	alarm := l.newError(OpTimeout, &timeoutError{what, timeout})
-	if err := l.arm(timeout, alarm); err != nil {
-		return err
-	}
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { _ = l.fail(OpTimeout, ctxError(ctx)) })
-		defer stop()
-	}
-	err := exchange()
-	l.armIdle()
 	return err
 }
 
@@ -237,7 +179,7 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 	frame := protocol.AppendRequestHeader(l.frame[:0], key, version, id, l.cfg.ClientID, flexible)
 	frame = protocol.FinishFrame(body(frame))
 	l.frame = frame
-	err := l.within(ctx, timeout, "answer to "+protocol.APIName(key), func() error {
+	err := l.within(ctx, timeout, awaited{"answer to", key}, func() error {
 		began := time.Now()
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, err)
@@ -359,7 +301,7 @@ func (l *Link) roundTrip(ctx context.Context, req kmsg.Request, timeout time.Dur
 func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.Duration) (body []byte, err error) {
 	frame, header := l.encode(l.frame[:0], req)
 	l.frame = frame
-	err = l.within(ctx, timeout, "answer to "+protocol.APIName(header.key), func() error {
+	err = l.within(ctx, timeout, awaited{"answer to", header.key}, func() error {
 		began := time.Now()
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, l.alertBehind(err))
@@ -396,7 +338,7 @@ func (l *Link) alertBehind(err error) error {
 // token sends a SASL token without a Kafka header and returns the one that
 // comes back.
 func (l *Link) token(ctx context.Context, token []byte) (answer []byte, err error) {
-	err = l.within(ctx, l.cfg.RequestTimeout, "answer to a SASL token", func() error {
+	err = l.within(ctx, l.cfg.RequestTimeout, awaited{what: "answer to a SASL token", key: noKey}, func() error {
 		began := time.Now()
 		if err := l.writeToken(token); err != nil {
 			return err

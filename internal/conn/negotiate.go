@@ -292,7 +292,7 @@ func (l *Link) probe(ctx context.Context, req kmsg.Request, wait time.Duration) 
 	frame, header := l.encode(nil, req)
 	c := canaryCall{wait: wait}
 	c.frame, c.header = l.encode(nil, canary())
-	err = l.within(ctx, l.cfg.SetupTimeout, "answer to "+protocol.APIName(header.key), func() error {
+	err = l.within(ctx, l.cfg.SetupTimeout, awaited{"answer to", header.key}, func() error {
 		c.began = time.Now()
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, l.alertBehind(err))

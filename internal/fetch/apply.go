@@ -132,7 +132,7 @@ func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
 
 func (t *Table) addChunks(p *Partition, a *answer) {
 	for i, c := range a.chunks {
-		p.chunks = append(p.chunks, c)
+		p.chunks.push(c)
 		p.bytes += int64(len(c.data))
 		t.buffered += int64(len(c.data))
 		a.chunks[i] = chunk{}
@@ -326,12 +326,12 @@ func (t *Table) setFault(p *Partition, err error) {
 }
 
 func (t *Table) dropChunks(p *Partition) {
-	for i := range p.chunks {
-		n := int64(len(p.chunks[i].data))
+	for _, c := range p.chunks.all() {
+		n := int64(len(c.data))
 		p.bytes -= n
 		t.buffered -= n
 	}
-	p.chunks = nil
+	p.chunks.drop()
 	p.dropped++
 }
 

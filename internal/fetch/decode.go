@@ -25,36 +25,34 @@ const aheadLimit = 512 << 10
 
 // queueDecode puts p in the decode queue if it has something to decode and may.
 func (t *Table) queueDecode(p *Partition) {
-	if p.queued || p.decoding || len(p.chunks) == 0 || p.ahead >= aheadLimit || !p.wanted() {
+	if p.queued || p.decoding || p.chunks.len() == 0 || p.ahead >= aheadLimit || !p.wanted() {
 		return
 	}
 	p.queued = true
-	t.decodeQueue = append(t.decodeQueue, p)
+	t.decodeQueue.push(p)
 }
 
 // NextDecode returns the next piece to decode. The first of the queue passes when
 // memory allows, or when nothing decoded waits for the application, so that there
 // is always progress.
 func (t *Table) NextDecode() (task Task, ok bool) {
-	for len(t.decodeQueue) > 0 {
-		p := t.decodeQueue[0]
-		stale := p.decoding || len(p.chunks) == 0 || !p.wanted() || t.parts[p.tp] != p
+	for t.decodeQueue.len() > 0 {
+		p := *t.decodeQueue.at(0)
+		stale := p.decoding || p.chunks.len() == 0 || !p.wanted() || t.parts[p.tp] != p
 		limit := min(t.limits.MaxBufferedBytes-t.buffered-t.decoding, aheadLimit)
 		if !stale && limit <= 0 && len(t.readyParts) > 0 {
 			return Task{}, false
 		}
 		limit = max(limit, 1) // one batch
-		t.decodeQueue[0] = nil
-		t.decodeQueue = t.decodeQueue[1:]
+		t.decodeQueue.pop()
 		p.queued = false
 		if stale {
 			continue
 		}
 		p.decoding = true
 		t.decoding += limit
-		return Task{p: p, limit: int(limit), dropped: p.dropped, at: p.decodeAt, chunk: p.chunks[0]}, true
+		return Task{p: p, limit: int(limit), dropped: p.dropped, at: p.decodeAt, chunk: *p.chunks.at(0)}, true
 	}
-	t.decodeQueue = nil
 	return Task{}, false
 }
 
@@ -110,7 +108,7 @@ func (t *Table) decodeEnded(p *Partition) {
 // consumeChunk counts n bytes of the first chunk as decoded. Nothing decodable is
 // left of a chunk of which nothing was consumed.
 func (t *Table) consumeChunk(p *Partition, n int) {
-	c := &p.chunks[0]
+	c := p.chunks.at(0)
 	c.first = false
 	if n == 0 {
 		n = len(c.data)
@@ -120,8 +118,7 @@ func (t *Table) consumeChunk(p *Partition, n int) {
 	t.buffered -= int64(n)
 	if len(c.data) == 0 {
 		c.recycle()
-		p.chunks[0] = chunk{}
-		p.chunks = p.chunks[1:]
+		p.chunks.pop()
 	}
 }
 
@@ -132,7 +129,7 @@ func (t *Table) addSegment(p *Partition, l *lease, n int) {
 	if seg.AliasesSource() {
 		size += int64(n)
 	}
-	p.decoded = append(p.decoded, decoded{lease: l, bytes: size})
+	p.decoded.push(decoded{lease: l, bytes: size})
 	p.bytes += size
 	p.ahead += size
 	t.buffered += size
@@ -198,5 +195,24 @@ func (p *Partition) plausible(err error) error {
 	return &clean
 }
 
+// littleBytes is how many bytes are decoded in less time than it takes to wake another
+// goroutine.
+const littleBytes = 16 << 10
+
+// HasLittleUndecoded tells whether there is something to decode, but no more than
+// littleBytes and nothing compressed.
+func (t *Table) HasLittleUndecoded() bool {
+	n := 0
+	for _, p := range t.decodeQueue.all() {
+		for _, c := range p.chunks.all() {
+			n += len(c.data)
+			if n > littleBytes || c.compressed {
+				return false
+			}
+		}
+	}
+	return n > 0
+}
+
 // HasUndecoded tells whether NextDecode may return something.
-func (t *Table) HasUndecoded() bool { return len(t.decodeQueue) > 0 }
+func (t *Table) HasUndecoded() bool { return t.decodeQueue.len() > 0 }

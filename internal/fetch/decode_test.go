@@ -303,7 +303,7 @@ func TestRunsOfBatchesShareABuffer(t *testing.T) {
 	records = append(records, v2(400, 10, large(70_000))...)
 	records = append(records, v2(410, 10, func(b *batch.V2) { b.Codec = batch.Gzip })...)
 	r.fetch(ans{records: records})
-	chunks := r.p(0).chunks
+	chunks := r.p(0).chunks.all()
 	for _, c := range chunks[:len(chunks)-2] {
 		require.LessOrEqual(t, len(c.data), pieceSize)
 	}
@@ -331,4 +331,25 @@ func TestReadCommittedHidesAbortedRecords(t *testing.T) {
 	lag, known := r.table.Lag(r.p(0))
 	require.True(t, known)
 	require.EqualValues(t, 1, lag, "to the last stable offset")
+}
+
+// So little is decoded on the spot that waking another goroutine would take longer.
+func TestLittleToDecode(t *testing.T) {
+	few, compressed := v2(0, 3), v2(0, 3, func(b *batch.V2) { b.Codec = batch.Gzip })
+	for name, c := range map[string]struct {
+		answers []ans
+		little  bool
+	}{
+		"nothing":       {nil, false},
+		"a few records": {[]ans{{records: few}, {partition: 1, records: few}}, true},
+		"compressed":    {[]ans{{records: few}, {partition: 1, records: compressed}}, false},
+		"many":          {[]ans{{records: v2(0, 10, large(900))}, {partition: 1, records: v2(0, 10, large(900))}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.assign(2)
+			r.fetch(c.answers...)
+			require.Equal(t, c.little, r.table.HasLittleUndecoded())
+		})
+	}
 }

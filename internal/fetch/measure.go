@@ -110,7 +110,7 @@ func (t *Table) age(p *Partition, now time.Time) time.Duration {
 
 // nextStamp returns the timestamp of the record at the position, if it is decoded.
 func (p *Partition) nextStamp() (int64, bool) {
-	for _, d := range p.decoded {
+	for _, d := range p.decoded.all() {
 		if i := d.seg.Search(p.position); i < d.seg.Len() {
 			return d.seg.Timestamp(i), true
 		}

@@ -87,13 +87,13 @@ type Partition struct {
 	full        bool // holds more than its share; left out of requests until half is drained
 	size        int32
 
-	chunks      []chunk // fetched, not decoded, in order
+	chunks      queue[chunk] // fetched, not decoded, in order
 	decoding    bool
 	queued      bool // in the decode queue
 	decoder     protocol.Decoder
-	decoded     []decoded // to hand over, in order
+	decoded     queue[decoded] // to hand over, in order
 	inReady     bool
-	nextIndex   int   // in decoded[0]
+	nextIndex   int   // in the first of decoded
 	decodeAt    int64 // offset behind everything decoded
 	decodeEpoch int32 // leader epoch of the batch before decodeAt, -1
 	bytes       int64 // of chunks and decoded
@@ -160,12 +160,12 @@ func (p *Partition) wanted() bool {
 }
 
 // undecoded tells whether something fetched is not decoded yet.
-func (p *Partition) undecoded() bool { return len(p.chunks) > 0 || p.decoding }
+func (p *Partition) undecoded() bool { return p.chunks.len() > 0 || p.decoding }
 
 // drained tells whether everything decoded was handed over and nothing waits to be
 // decoded.
 func (p *Partition) drained() bool {
-	return len(p.decoded) == 0 && !p.undecoded()
+	return p.decoded.len() == 0 && !p.undecoded()
 }
 
 // setPosition makes offset the position by the application's or a reset's doing.

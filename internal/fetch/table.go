@@ -48,7 +48,7 @@ type Table struct {
 	reserved int64 // room promised to fetches under way
 	decoding int64 // room promised to decodings under way
 
-	decodeQueue []*Partition
+	decodeQueue queue[*Partition]
 	readyParts  []*Partition // with something decoded, in the order of handing over
 	handed      []*Partition // with records handed over since the application came back
 	unmeasured  []*Partition // with records handed over since Measure
@@ -294,12 +294,12 @@ func (t *Table) drop(p *Partition) {
 	t.buffered -= p.bytes
 	t.touch(p)
 	p.bytes, p.ahead = 0, 0
-	p.chunks = nil
+	p.chunks.drop()
 	p.dropped++
-	for _, d := range p.decoded {
+	for _, d := range p.decoded.all() {
 		d.release()
 	}
-	p.decoded = nil
+	p.decoded.drop()
 	p.nextIndex = 0
 	p.full = false
 	t.updateReady(p)

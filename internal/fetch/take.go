@@ -63,8 +63,8 @@ func (t *Table) Take(limit int, cuts []Cut) []Cut {
 }
 
 func (t *Table) takeFrom(p *Partition, limit int, cuts []Cut) []Cut {
-	for i := range p.decoded {
-		seg := p.decoded[i].seg
+	for i, d := range p.decoded.all() {
+		seg := d.seg
 		from := 0
 		if i == 0 {
 			from = p.nextIndex
@@ -74,8 +74,8 @@ func (t *Table) takeFrom(p *Partition, limit int, cuts []Cut) []Cut {
 		}
 		k := min(seg.Len()-from, limit)
 		if k > 0 {
-			p.decoded[i].retain()
-			cuts = append(cuts, Cut{Seg: seg, From: from, To: from + k, p: p, voided: p.voided, lease: p.decoded[i].lease})
+			d.retain()
+			cuts = append(cuts, Cut{Seg: seg, From: from, To: from + k, p: p, voided: p.voided, lease: d.lease})
 			limit -= k
 		}
 		if limit == 0 || from+k < seg.Len() || seg.Unindexed() {
@@ -97,8 +97,8 @@ func (t *Table) HandOver(c *Cut, n int) bool {
 		return true
 	}
 	last := c.From + n - 1
-	for len(p.decoded) > 0 && p.decoded[0].seg != c.Seg {
-		if p.decoded[0].seg.NextOffset() > c.Seg.Offset(c.From) {
+	for p.decoded.len() > 0 && p.decoded.at(0).seg != c.Seg {
+		if p.decoded.at(0).seg.NextOffset() > c.Seg.Offset(c.From) {
 			break // the cut's segment was dropped meanwhile
 		}
 		t.popDecoded(p)
@@ -109,7 +109,7 @@ func (t *Table) HandOver(c *Cut, n int) bool {
 	p.advance(c.Seg.Offset(last)+1, c.Seg.LeaderEpoch(last), true)
 	t.moved = true
 	t.countHandedOver(p, c, n)
-	if len(p.decoded) > 0 && p.decoded[0].seg == c.Seg {
+	if p.decoded.len() > 0 && p.decoded.at(0).seg == c.Seg {
 		p.nextIndex = last + 1
 	}
 	t.skipEmpty(p)
@@ -119,8 +119,8 @@ func (t *Table) HandOver(c *Cut, n int) bool {
 
 // skipEmpty moves p's position over what is decoded and holds no more records.
 func (t *Table) skipEmpty(p *Partition) {
-	for len(p.decoded) > 0 {
-		d := &p.decoded[0]
+	for p.decoded.len() > 0 {
+		d := p.decoded.at(0)
 		if p.nextIndex < d.seg.Len() && d.seg.Offset(p.nextIndex) < p.position {
 			p.nextIndex = d.seg.Search(p.position)
 		}
@@ -143,9 +143,7 @@ func (t *Table) skipEmpty(p *Partition) {
 
 // popDecoded drops the first segment, whose records were all handed over.
 func (t *Table) popDecoded(p *Partition) {
-	d := p.decoded[0]
-	p.decoded[0] = decoded{}
-	p.decoded = p.decoded[1:]
+	d := p.decoded.pop()
 	p.nextIndex = 0
 	p.bytes -= d.bytes
 	p.ahead -= d.bytes
@@ -161,7 +159,7 @@ func (t *Table) popDecoded(p *Partition) {
 func (t *Table) skipAllEmpty() {
 	for i := 0; i < len(t.readyParts); {
 		p, n := t.readyParts[i], len(t.readyParts)
-		if seg := p.decoded[0].seg; p.nextIndex >= seg.Len() || seg.Offset(seg.Len()-1) < p.position {
+		if seg := p.decoded.at(0).seg; p.nextIndex >= seg.Len() || seg.Offset(seg.Len()-1) < p.position {
 			t.skipEmpty(p)
 		}
 		if len(t.readyParts) == n {
@@ -174,7 +172,7 @@ func (t *Table) skipAllEmpty() {
 func (t *Table) HasReady() bool { return len(t.readyParts) > 0 }
 
 func (t *Table) updateReady(p *Partition) {
-	should := len(p.decoded) > 0 && !p.paused && !p.held && t.parts[p.tp] == p
+	should := p.decoded.len() > 0 && !p.paused && !p.held && t.parts[p.tp] == p
 	if should == p.inReady {
 		return
 	}
