@@ -9,7 +9,31 @@ import (
 	confluent "github.com/confluentinc/confluent-kafka-go/v2/kafka"
 )
 
-func init() { All["confluent"] = runConfluent }
+func init() {
+	All["confluent"] = runConfluent
+	Members["confluent"] = Member{[]string{Range, Cooperative}, joinConfluent}
+}
+
+func joinConfluent(ctx context.Context, job GroupJob, seen func(int32, int64)) error {
+	strategy := map[string]string{Range: "range", Cooperative: "cooperative-sticky"}[job.Protocol]
+	c, err := confluent.NewConsumer(&confluent.ConfigMap{
+		"bootstrap.servers": strings.Join(job.Brokers, ","), "group.id": job.Group, "auto.offset.reset": "earliest",
+		"partition.assignment.strategy": strategy,
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Subscribe(job.Topic, nil); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if m, ok := c.Poll(100).(*confluent.Message); ok {
+			seen(m.TopicPartition.Partition, int64(m.TopicPartition.Offset))
+		}
+	}
+	return nil
+}
 
 func runConfluent(ctx context.Context, job Job, m *Meter) error {
 	c, err := confluent.NewConsumer(&confluent.ConfigMap{

@@ -10,6 +10,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -38,6 +39,7 @@ func main() {
 		names     = flag.String("clients", "", "names of clients, separated by commas")
 		workloads = flag.String("workloads", "", "the name of a workload, or parts of names, separated by commas")
 		growth    = flag.Bool("growth", false, "only how cost grows with size; with -full it is a part")
+		groups    = flag.Bool("groups", false, "only how quick members of groups are, on a real Kafka; with -full and -kafka it is a part")
 		runs      = flag.Int("n", 0, "runs of each client")
 		window    = flag.Duration("window", 0, "how long to measure in each run")
 		results   = flag.String("results", "", "folder for RESULTS.md and results.svg")
@@ -64,19 +66,32 @@ func main() {
 	}
 	s.clients = chooseClients(*names)
 	s.workloads = chooseWorkloads(*workloads, *full, *kafka != "")
-	exit(s.all(*results, *full || !*growth, *full || *growth))
+	g := &groupSuite{version: cmp.Or(*kafka, defaultKafka), clients: chooseMembers(*names), runs: cmp.Or(*runs, groupRuns)}
+	only := *growth || *groups
+	var failed error
+	if *full || !only {
+		failed = s.run(*results)
+	}
+	if *full || *growth {
+		failed = errors.Join(failed, s.runGrowth(*results))
+	}
+	if *full && *kafka != "" || *groups {
+		failed = errors.Join(failed, g.run(*results))
+	}
+	exit(failed)
 }
 
-// all runs the parts that are wanted.
-func (s *suite) all(folder string, compared, growth bool) error {
-	var failed error
-	if compared {
-		failed = s.run(folder)
+// defaultKafka is the release that groups are measured on if none is named.
+const defaultKafka = "4.4.0"
+
+func chooseMembers(names string) []string {
+	var chosen []string
+	for _, name := range columns {
+		if _, ok := clients.Members[name]; ok && (names == "" || slices.Contains(strings.Split(names, ","), name)) {
+			chosen = append(chosen, name)
+		}
 	}
-	if growth {
-		failed = errors.Join(failed, s.runGrowth(folder))
-	}
-	return failed
+	return chosen
 }
 
 func chooseClients(names string) []string {
@@ -127,6 +142,8 @@ func playRole(role string) error {
 		return serveReplay(in)
 	case "client":
 		return measureClient(in)
+	case "member":
+		return playMember(in)
 	}
 	return fmt.Errorf("role %q", role)
 }
