@@ -22,6 +22,7 @@ type Record struct {
 	Partition  int32
 	Offset     int64
 	Key, Value string
+	At         int64 // when, in milliseconds; 0 when the peer does not tell
 }
 
 // An Event is one line of a peer's output: a record, the partitions that it
@@ -146,7 +147,7 @@ func (c *Consumer) Stop() { c.process.Stop(20 * time.Second) }
 func (c *Consumer) Kill() { c.process.Kill() }
 
 // ParseJSON understands the lines of this repository's own consumers: a record
-// with "topic", "partition", "offset", "key" and "value"; {"assigned": […]},
+// with "topic", "partition", "offset", "key", "value" and "at"; {"assigned": […]},
 // {"lost": […]}, {"fault": "…"}.
 func ParseJSON(line string) (Event, error) {
 	var l struct {

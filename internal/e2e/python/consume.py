@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import kafka
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -55,7 +56,8 @@ def main():
     while not ended.is_set():
         for records in consumer.poll(timeout_ms=100).values():
             for r in records:
-                say({"topic": r.topic, "partition": r.partition, "offset": r.offset, "key": text(r.key), "value": text(r.value)})
+                say({"topic": r.topic, "partition": r.partition, "offset": r.offset, "key": text(r.key), "value": text(r.value),
+                     "at": int(time.time() * 1000)})
     consumer.close()
     sys.stdout.flush()
     os._exit(0)

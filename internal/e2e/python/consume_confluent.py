@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
@@ -70,7 +71,8 @@ def main():
         if m.error():
             say({"fault": str(m.error())})
             continue
-        say({"topic": m.topic(), "partition": m.partition(), "offset": m.offset(), "key": text(m.key()), "value": text(m.value())})
+        say({"topic": m.topic(), "partition": m.partition(), "offset": m.offset(), "key": text(m.key()), "value": text(m.value()),
+             "at": int(time.time() * 1000)})
         store(consumer, m)
     consumer.close()
     sys.stdout.flush()

@@ -108,12 +108,12 @@ func (l *commitLog) reached(group string, want []int64) bool {
 	return true
 }
 
-// committed tells whether a record was committed before then.
+// committed tells whether a record was committed before then, in milliseconds.
 func (l *commitLog) committed(p place, offset int64, then time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.history[p] {
-		if c.at.Before(then) && c.offset > offset {
+		if c.at.Before(then.Truncate(time.Millisecond)) && c.offset > offset {
 			return true
 		}
 	}

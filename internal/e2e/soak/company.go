@@ -93,6 +93,9 @@ func ourProgram(t testing.TB, c *broker.Cluster, group, topic string, strategies
 		Commit:  pick(rnd, commitAuto, commitAuto, commitSync, commitAsync),
 		Session: sessionTimeout, Heartbeat: heartbeat, AutoCommit: autoCommit,
 	}
+	if o.Read == readChannel && o.Commit == commitAuto {
+		o.Commit = commitSync // of a channel the record received last is not committed by itself
+	}
 	what, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +144,9 @@ func (g *gathering) follow(m *member, parse func(string) (peer.Event, error)) {
 		case err != nil:
 			g.ledger.fail("%s said %q", m.name, line)
 		case e.Record != nil:
+			if e.Record.At > 0 {
+				now = time.UnixMilli(e.Record.At)
+			}
 			g.ledger.deliver(m.name, e.Record.Partition, e.Record.Offset, e.Record.Value, now)
 		case e.Lost != nil:
 			g.ledger.lose(m.name, e.Lost, now)

@@ -128,7 +128,10 @@ func tell(line any) error {
 
 // work is what the application does with a record: it tells of it.
 func work(r kafka.Record) error {
-	return tell(map[string]any{"topic": r.Topic, "partition": r.Partition, "offset": r.Offset, "key": string(r.Key), "value": string(r.Value)})
+	return tell(map[string]any{
+		"topic": r.Topic, "partition": r.Partition, "offset": r.Offset, "key": string(r.Key), "value": string(r.Value),
+		"at": time.Now().UnixMilli(),
+	})
 }
 
 func (m *libraryMember) read(ctx context.Context) error {

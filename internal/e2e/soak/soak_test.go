@@ -3,11 +3,13 @@
 package soak
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,16 +131,30 @@ func (g *gathering) judge() {
 		found[d] = append(found[d], r)
 	}
 	for d, repeats := range found {
-		switch {
-		case !strings.HasPrefix(d.culprit, ours):
-			g.t.Logf("not ours: %s", d.describe(repeats))
-		case !d.committed && len(repeats) == 1 && strings.Contains(d.culprit, readChannel):
-			// A rebalance does not wait for the receiver of a channel, as its documentation says.
-			g.ledger.received++
-		default:
-			g.ledger.fault("%s", d.describe(repeats))
+		for _, run := range runs(repeats) {
+			switch {
+			case !strings.HasPrefix(d.culprit, ours):
+				g.t.Logf("not ours: %s", d.describe(run))
+			case !d.committed && len(run) == 1 && strings.Contains(d.culprit, readChannel):
+				// A rebalance does not wait for the receiver of a channel, as its documentation says.
+				g.ledger.received++
+			default:
+				g.ledger.fault("%s", d.describe(run))
+			}
 		}
 	}
+}
+
+// runs parts repeats where offsets do not follow each other.
+func runs(repeats []repeat) (out [][]repeat) {
+	slices.SortFunc(repeats, func(a, b repeat) int { return cmp.Compare(a.offset, b.offset) })
+	for i, r := range repeats {
+		if i == 0 || r.offset != repeats[i-1].offset+1 {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], r)
+	}
+	return out
 }
 
 func (d deed) describe(repeats []repeat) string {
