@@ -398,3 +398,18 @@ func TestWithoutACommitAPartitionResumesWhereItFirstStarted(t *testing.T) {
 		require.Equal(t, want, a.of(inTopic(0)))
 	})
 }
+
+// TestAFreshGroupGetsItsFirstRecordInFewRoundTrips: connections are opened while
+// something else is waited for. With answers that take 10 ms each, one after the
+// other: ApiVersions, Metadata, FindCoordinator, ApiVersions, JoinGroup twice
+// (KIP-394), SyncGroup, OffsetFetch, ListOffsets, Fetch.
+func TestAFreshGroupGetsItsFirstRecordInFewRoundTrips(t *testing.T) {
+	forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+		for key := range int16(protocol.KeyOffsetForLeaderEpoch) {
+			b.On(key).Delay(10 * time.Millisecond)
+		}
+		began := time.Now()
+		pollN(t, joiner(t, b, change), 1)
+		require.Equal(t, 100*time.Millisecond, time.Since(began))
+	})
+}

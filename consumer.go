@@ -211,6 +211,7 @@ func clusterConfig(cfg *Config, tlsConfig func(host string) *tls.Config) cluster
 	return cluster.Config{
 		Conn:            link,
 		Bootstrap:       servers,
+		KeepBootstrap:   cfg.GroupID != "",
 		RetryBackoff:    orNegative(cfg.RetryBackoff),
 		RetryBackoffMax: cfg.RetryBackoffMax,
 		MetadataMaxAge:  orNegative(cfg.MetadataMaxAge),

@@ -156,6 +156,9 @@ func (co *coordinator) perform(a group.Action) {
 		co.cl.Reset(a.Node, conn.Group)
 	case group.CoordinatorChanged:
 		co.lookup.set(a.Node, a.Known)
+		if a.Known && co.now.Load().subscribed {
+			co.cl.Warm(a.Node, conn.Group, conn.Control)
+		}
 	case group.Hand:
 		co.hand(a.Step)
 	case group.StopRecords:

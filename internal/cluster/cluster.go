@@ -36,6 +36,9 @@ type Config struct {
 	// MetadataMaxAge is the age at which metadata is refreshed unasked. Zero:
 	// 5 min; negative: as often as RetryBackoff allows.
 	MetadataMaxAge time.Duration
+	// KeepBootstrap keeps the connection that Bootstrap made until a coordinator was
+	// found, or metadata refreshed, so that the look-up need not wait for another.
+	KeepBootstrap bool
 	// AllowAutoCreate lets brokers create topics of the interest set that do
 	// not exist.
 	AllowAutoCreate bool
@@ -141,7 +144,9 @@ func (c *Cluster) Bootstrap(ctx context.Context) error {
 		return err
 	}
 	ch := c.take(answer)
-	c.closeBoots()
+	if !c.cfg.KeepBootstrap {
+		c.closeBoots()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noteRefreshLocked(ticket, nil, ch.progressed, ch.Ignored)

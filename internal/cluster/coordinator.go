@@ -58,7 +58,19 @@ func (c *Cluster) FindCoordinator(ctx context.Context, group string) (int32, err
 		}
 		return NoNode, err
 	}
-	return found.NodeID, c.addCoordinator(found.NodeID, conn.Addr{Host: found.Host, Port: found.Port})
+	err := c.addCoordinator(found.NodeID, conn.Addr{Host: found.Host, Port: found.Port})
+	c.closeBoots()
+	return found.NodeID, err
+}
+
+// Warm opens the connections of roles to a node, Control or Group, if there are none,
+// without waiting for them.
+func (c *Cluster) Warm(node int32, roles ...conn.Role) {
+	if b, ok := c.Broker(node); ok {
+		for _, role := range roles {
+			b.Warm(role)
+		}
+	}
 }
 
 // errNoNode is the reason of a request for which no broker is known.

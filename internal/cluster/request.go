@@ -77,9 +77,10 @@ func (d candidate) open(c *Cluster) (*conn.Broker, error) {
 	return c.boot(d.addr)
 }
 
-// candidates returns whom to ask, the best first: brokers with a connection,
-// brokers that have not failed, those that have, each kind in turns, so that
-// the one that failed longest ago comes first; then the bootstrap addresses.
+// candidates returns whom to ask, the best first: brokers with a connection, or,
+// while none has one, bootstrap addresses that have; brokers that have not failed,
+// those that have, each kind in turns, so that the one that failed longest ago
+// comes first; then the bootstrap addresses.
 func (c *Cluster) candidates() []candidate {
 	c.mu.Lock()
 	type ranked struct {
@@ -101,7 +102,14 @@ func (c *Cluster) candidates() []candidate {
 	slices.SortFunc(known, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.asked, b.asked), cmp.Compare(a.id, b.id))
 	})
-	out := make([]candidate, 0, len(known)+len(c.cfg.Bootstrap))
+	out := make([]candidate, 0, len(known)+2*len(c.cfg.Bootstrap))
+	if len(known) > 0 && known[0].rank > 0 {
+		for addr, b := range c.boots {
+			if b.Connected() {
+				out = append(out, candidate{addr: addr})
+			}
+		}
+	}
 	for _, n := range known {
 		out = append(out, candidate{known: n.broker})
 	}

@@ -175,23 +175,40 @@ func (b *Broker) mux(ctx context.Context, role Role) (*Mux, error) {
 		b.mu.Unlock()
 		return mux, nil
 	}
-	s.mux = nil
 	if err := b.refusedLocked(); err != nil {
+		s.mux = nil
 		b.mu.Unlock()
 		return nil, err
 	}
-	if s.dial == nil {
-		s.dial = &attempt{done: make(chan struct{})}
-		b.wg.Add(1)
-		go b.connect(role, s.dial)
-	}
-	dial := s.dial
+	dial := b.dialLocked(role)
 	b.mu.Unlock()
 	select {
 	case <-dial.done:
 		return dial.mux, dial.err
 	case <-ctx.Done():
 		return nil, b.waitError(ctx)
+	}
+}
+
+// dialLocked returns the dial of a shared role, which it starts if there is none.
+func (b *Broker) dialLocked(role Role) *attempt {
+	s := &b.slots[role]
+	s.mux = nil
+	if s.dial == nil {
+		s.dial = &attempt{done: make(chan struct{})}
+		b.wg.Add(1)
+		go b.connect(role, s.dial)
+	}
+	return s.dial
+}
+
+// Warm begins to open the connection of a shared role if there is none, for requests
+// that are about to come.
+func (b *Broker) Warm(role Role) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if mux := b.slots[role].mux; (mux == nil || mux.Err() != nil) && b.refusedLocked() == nil {
+		b.dialLocked(role)
 	}
 }
 

@@ -217,6 +217,8 @@ func (m *Classic) subscribe(ev Subscribed) {
 		m.state = Unjoined
 	}
 	m.wantRejoin(ev.Reason)
+	m.lookup.needed = m.lookup.state != found
+	m.needCoordinator() // so that the poll need not wait for it
 }
 
 // wantRejoin makes a new round due. It begins with a poll, so that partitions do
