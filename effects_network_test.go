@@ -183,20 +183,21 @@ func TestConnectionsMaxIdleClosesAndUseOpensAgain(t *testing.T) {
 			cfg := fast(b)
 			cfg.ConnectionsMaxIdle, cfg.MetadataMaxAge = tt.idle, 24*time.Hour
 			c := openConsumer(t, cfg)
+			open := func() int { synctest.Wait(); return b.Conns(1) }
 			ends := func() {
 				_, err := c.EndOffsets(t.Context(), tp0)
 				require.NoError(t, err)
 			}
 			ends()
-			require.Equal(t, 1, b.Conns(1))
+			require.Equal(t, 1, open())
 			time.Sleep(50 * time.Second)
-			require.Equal(t, 1, b.Conns(1))
+			require.Equal(t, 1, open())
 			require.True(t, c.BootstrapConnected())
 			time.Sleep(10 * time.Minute)
-			require.Equal(t, tt.left, b.Conns(1), "with %v", tt.idle)
+			require.Equal(t, tt.left, open(), "with %v", tt.idle)
 			require.Equal(t, tt.left == 1, c.BootstrapConnected())
 			ends()
-			require.Equal(t, 1, b.Conns(1))
+			require.Equal(t, 1, open())
 		})
 	}
 }
