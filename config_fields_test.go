@@ -86,8 +86,8 @@ var fieldRules = map[string]fieldRule{
 	"APIVersionAutoTimeout":        {def: 2 * time.Second, good: time.Second, bad: []any{-time.Second}},
 	"ConnectionsMaxIdle":           {def: 9 * time.Minute, good: -time.Second, bad: []any{time.Second}},
 	"MetricReporters":              {good: []MetricReporter{fakeReporter{}}, bad: []any{[]MetricReporter{nil}, []MetricReporter{(*fakeReporter)(nil)}}},
-	"MetricsNumSamples":            {good: 3},
-	"MetricsSampleWindow":          {good: time.Second},
+	"MetricsNumSamples":            {def: 2, good: 3, bad: []any{-1}},
+	"MetricsSampleWindow":          {def: 30 * time.Second, good: time.Second, bad: []any{-time.Second}},
 	"IncludeInternalTopics":        {good: true, anyValue: "a boolean"},
 	"SASLMechanism":                {good: "PLAIN", bad: []any{"LOGIN"}},
 	"SASLUsername":                 {good: "user", bad: []any{"a\x00b", "\xff"}},
@@ -112,6 +112,18 @@ var fieldRules = map[string]fieldRule{
 	"Logger":                       {def: slog.Default(), good: aLogger, anyValue: "any logger will do"},
 	"OnEvent":                      {good: func(Event) {}, anyValue: "a callback"},
 	"RebalanceListener":            {good: aListener, anyValue: "callbacks"},
+}
+
+// A field that NewConsumer copies is what it was in the consumer.
+func TestTheConsumerKeepsEveryField(t *testing.T) {
+	for f := range reflect.TypeFor[Config]().Fields() {
+		good := fieldRules[f.Name].good
+		c := newConsumer(with(f.Name, good).withDefaults(), nil)
+		same(t, good, fieldOf(c.cfg, f.Name), f.Name)
+		c.cluster.Close()
+		c.cancel(ErrClosed)
+		c.events.close(t.Context())
+	}
 }
 
 // with returns a Config with one field set.
