@@ -13,13 +13,13 @@ GOVULNCHECK         := $(CURDIR)/.cache/bin/govulncheck-$(GOVULNCHECK_VERSION)
 # Modules of this repository, the library first.
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard internal/*/go.mod examples/go.mod bench/go.mod contrib/*/go.mod))
 # Kinds of brokers that tests name their subtests after.
-TARGETS   := kfake,0.11.0.3,1.1.1,2.8.2,3.9.2,4.4.0
+TARGETS   := kfake,0.8.0,0.8.1.1,0.8.2.2,0.9.0.1,0.10.2.2,0.11.0.3,1.1.1,2.8.2,3.9.2,4.4.0
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 # Build constraints differ by system; the system at hand is vetted by "check".
 VET_PLATFORMS := $(filter-out $(shell go env GOOS)/%,linux/amd64 darwin/arm64 windows/amd64)
 FUZZTIME  := 20s
 
-.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests unit cross consumer-check soak fuzz cover bench bench-full clean
+.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests matrix unit cross consumer-check soak fuzz cover bench bench-full clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +58,12 @@ tidy:
 	@for m in $(MODULES); do echo "go mod tidy -diff $$m"; (cd $$m && go mod tidy -diff); done
 
 tests: ## all tests of all modules, with a table of what ran on which broker
-	@go run ./internal/ci/runtests -counts testdata/test-counts.txt -targets $(TARGETS) $(MODULES) -- -race -shuffle=on -timeout=5m
+	@go run ./internal/ci/runtests -counts testdata/test-counts.txt -targets $(TARGETS) $(MODULES) -- -race -shuffle=on -timeout=10m
+
+# V is the release to run on, such as 0.9.0.1; empty: all of them.
+V :=
+matrix: ## the suite for brokers of all releases; V=0.9.0.1 for one of them
+	cd internal/e2e && go test -race -count=1 -timeout=10m $(if $(V),-run '/^$(V)$$') ./matrix
 
 unit: ## the tests that start no broker outside of the test binary
 	go test -race -shuffle=on ./...

@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
@@ -101,8 +104,27 @@ func JVM(release, heap string, properties ...string) ([]string, error) {
 	conf := filepath.Join(root, "testdata", "brokers")
 	args := []string{
 		"java", "-Xms32m", "-Xmx" + heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true",
+		"--add-opens=java.base/java.lang=ALL-UNNAMED", // snappy of 0.8 loads its native code by reflection
 		"-Dlog4j.configuration=file:" + filepath.Join(conf, "log4j.properties"),
 		"-Dlog4j2.configurationFile=" + filepath.Join(conf, "log4j2.yaml"),
 	}
 	return append(append(args, properties...), "-cp", cp), nil
+}
+
+// Before tells whether a release, such as "0.10.2.2", is older than another,
+// such as "0.11".
+func Before(release, other string) bool {
+	return slices.Compare(numbers(release), numbers(other)) < 0
+}
+
+func numbers(release string) []int {
+	var out []int
+	for part := range strings.SplitSeq(release, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			panic(fmt.Sprintf("broker: %q is no release", release))
+		}
+		out = append(out, n)
+	}
+	return out
 }

@@ -1,0 +1,52 @@
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** The producer of 0.8.2 and 0.9, which knows neither timestamps nor headers. */
+final class Records {
+    private final String bootstrap;
+    private final Map<Map<String, String>, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
+
+    Records(String bootstrap) {
+        this.bootstrap = bootstrap;
+    }
+
+    void produce(String topic, Map<String, String> properties, List<Own.Item> items) throws Exception {
+        KafkaProducer<byte[], byte[]> producer = producers.computeIfAbsent(properties, this::open);
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (Own.Item item : items) {
+            sent.add(producer.send(record(topic, item)));
+        }
+        for (Future<RecordMetadata> f : sent) {
+            f.get();
+        }
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(String topic, Own.Item item) {
+        if (item.timestamp != null || !item.headers.isEmpty()) {
+            throw new IllegalArgumentException("message format v0 has neither timestamps nor headers");
+        }
+        return new ProducerRecord<>(topic, item.partition, item.key, item.value);
+    }
+
+    private KafkaProducer<byte[], byte[]> open(Map<String, String> properties) {
+        Properties p = Own.java(properties);
+        p.put("bootstrap.servers", bootstrap);
+        p.put("acks", "all");
+        p.putIfAbsent("linger.ms", "20");
+        // One request after the other: order holds even when one is sent again.
+        p.put("max.in.flight.requests.per.connection", "1");
+        return new KafkaProducer<>(p, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    void transaction(String step, Map<String, String> properties) {
+        throw new UnsupportedOperationException("no transactions");
+    }
+}
