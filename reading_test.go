@@ -94,13 +94,13 @@ func TestPollOfWhatIsBuffered(t *testing.T) {
 		produce(b, "t", 0, 5)
 		c := reader(t, fast(b), tp0)
 		began := time.Now()
-		_, err := c.Poll(t.Context(), 0)
+		early, err := c.Poll(t.Context(), 0) // the fetch may have been that quick
 		require.NoError(t, err)
 		require.Zero(t, time.Since(began))
 		time.Sleep(time.Second)
 		records, err := c.Poll(t.Context(), 0)
 		require.NoError(t, err)
-		require.Equal(t, 5, records.Len())
+		require.Equal(t, 5, early.Len()+records.Len())
 		require.Zero(t, time.Since(began)-time.Second)
 	})
 }

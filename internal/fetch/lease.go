@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -37,28 +36,6 @@ func (l *lease) release() {
 	l.seg.Release()
 	if l.buf != nil {
 		l.buf.release()
-	}
-}
-
-// A buffer is memory from a pool that chunks and segments share.
-type buffer struct {
-	b    []byte
-	refs atomic.Int32
-}
-
-// buffers holds buffers of pieceSize that are free.
-var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, pieceSize)} }}
-
-func newBuffer() *buffer {
-	buf := buffers.Get().(*buffer)
-	buf.refs.Store(1)
-	return buf
-}
-
-func (buf *buffer) release() {
-	if buf.refs.Add(-1) == 0 {
-		poison(buf.b[:cap(buf.b)])
-		buffers.Put(buf)
 	}
 }
 

@@ -128,17 +128,21 @@ func newChunk(h *protocol.BatchHeader, left int) chunk {
 	switch {
 	case h.Size > pieceSize:
 		c.data = make([]byte, 0, min(h.Size, trustedSize))
+		return c
 	case h.Control: // a marker stands between batches of another kind
 		c.data = make([]byte, 0, h.Size)
-	case left >= pooledFrom && (h.Compressed || recycling.Load()):
-		c.buf = newBuffer()
-		c.data = c.buf.b[:0]
-	default:
-		// Room for as many batches as fit, most being about as long, and not for
-		// a part of one.
-		whole := pieceSize / h.Size * h.Size
-		c.data = make([]byte, 0, min(left, pieceSize, whole+h.Size/16+protocol.BatchPeek))
+		return c
+	case left >= pooledFrom:
+		c.buf = buffers.get(h.Compressed || recycling.Load())
 	}
+	if c.buf != nil {
+		c.data = c.buf.b
+		return c
+	}
+	// Room for as many batches as fit, most being about as long, and not for a part
+	// of one.
+	whole := pieceSize / h.Size * h.Size
+	c.data = make([]byte, 0, min(left, pieceSize, whole+h.Size/16+protocol.BatchPeek))
 	return c
 }
 
