@@ -252,6 +252,18 @@ func TestOldKindsAreNotProbed(t *testing.T) {
 	}
 }
 
+func TestBrokerThatAnsweredBeforeItClosedIsNoOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := newPeers(t, func(p *peer) {
+			p.refuse(p.expect(protocol.KeyApiVersions))
+			p.expect(protocol.KeyApiVersions)
+		})
+		_, err := Dial(t.Context(), ps.config(), 1, testAddr)
+		requireOp(t, err, OpAPIVersions)
+		require.Len(t, ps.dialled(), 1)
+	})
+}
+
 // A black hole, a frozen broker or one with too much to do is not an old one.
 func TestSilenceIsATimeout(t *testing.T) {
 	for _, tc := range []struct {
