@@ -334,3 +334,15 @@ func writeKeysWithoutEffect(b *strings.Builder) {
 		fmt.Fprintf(b, "| %s | `%s` |\n", reason, strings.Join(keys, "` `"))
 	}
 }
+
+// Tests that the documentation names exist.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	tests := testFunctions(t)
+	for _, path := range []string{"docs/delivery-guarantees.md", "docs/porting-from-kafka-python.md", "docs/porting-from-java.md"} {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(data), -1) {
+			require.True(t, tests[m[1]], "%s names %s, which does not exist", path, m[1])
+		}
+	}
+}
