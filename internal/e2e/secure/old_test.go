@@ -14,6 +14,8 @@ import (
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
 	"github.com/kafkaconsumer/kafka/internal/e2e/kdc"
+	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
+	"github.com/kafkaconsumer/kafka/internal/e2e/own"
 )
 
 // B38: 0.11 knows only SaslHandshake version 0 and raw tokens, 2.8 both kinds in
@@ -78,4 +80,42 @@ func newOldFixture(t *testing.T, release string) *fixture {
 	f.java.CreateTopic(t, topic, 3, nil)
 	fill(t, f.java, topic, events)
 	return f
+}
+
+// B38: 0.9 knows no SaslHandshake: a connection begins with the tokens of GSSAPI. Its
+// listeners have the names of their protocols.
+func TestKerberosOf09(t *testing.T) {
+	const oldest, listener = "0.9.0.1", "SASL_PLAINTEXT"
+	t.Parallel()
+	broker.NeedJava(t)
+	kdc.Need(t)
+	f := &fixture{dir: t.TempDir(), kdc: kdc.Start(t)}
+	f.kdc.Report(t)
+	opts := kerberos(t, f.kdc)
+	file := filepath.Join(f.dir, "jaas.conf")
+	login := krb5Login(f.kdc.Keytab(t, servicePrincipal), servicePrincipal)
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "KafkaServer {\n%s\n};\n", login), 0o600))
+	opts = append(opts,
+		broker.Listeners(broker.Listener{Name: listener, Security: listener}),
+		broker.Property("sasl.kerberos.service.name", "kafka"),
+		broker.JavaProperty("java.security.auth.login.config", file),
+		broker.JavaProperty("zookeeper.sasl.client", "false"))
+	f.Cluster = broker.Start(t, oldest, opts...)
+	clients := own.Start(t, f.Cluster)
+	clients.CreateTopic(t, topic, 3, nil)
+	records := make([]outside.Record, events)
+	for i := range records {
+		records[i] = outside.To(topic, int32(i%3), "", fmt.Sprint(i))
+	}
+	clients.Produce(t, nil, records...)
+
+	credentials := gssapi.Config{Principal: alice, Password: kerberosPassword}
+	t.Run("APIVersion 0.9", func(t *testing.T) {
+		cfg := f.kerberosTo(t, listener, credentials)
+		cfg.APIVersion, cfg.GroupID = "0.9", "kerberos"
+		requireReads(t, cfg)
+	})
+	t.Run("no APIVersion", func(t *testing.T) {
+		requireRefused(t, f.kerberosTo(t, listener, credentials), `set APIVersion to "0.9"`)
+	})
 }
