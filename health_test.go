@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,16 @@ func TestRecordsThatAFetchSessionHidesComeWithTheNextSession(t *testing.T) {
 	})
 }
 
+// keepInTieredStorage has the leader say that it has the offsets below 5 not itself, so that
+// they are not taken for gone.
+func keepInTieredStorage(b *testbroker.Cluster) {
+	b.On(keyListOffsets).When(func(r testbroker.Request) bool {
+		return r.Message.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].Timestamp == -4
+	}).Edit(func(_ testbroker.Request, resp kmsg.Response) {
+		resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].Offset = 5 // the rest is in tiered storage
+	})
+}
+
 func TestStalledPartitionIsToldOf(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *testbroker.Cluster) {
 		produce(b, "t", 0, 10)
@@ -89,11 +100,7 @@ func TestStalledPartitionIsToldOf(t *testing.T) {
 		cfg := fast(b) // a patience of 9 s
 		cfg.OnEvent = events.add
 		broken := b.On(keyFetch).Edit(hidePartition0)
-		b.On(keyListOffsets).When(func(r testbroker.Request) bool {
-			return r.Message.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].Timestamp == -4
-		}).Edit(func(_ testbroker.Request, resp kmsg.Response) {
-			resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].Offset = 5 // the rest is in tiered storage
-		})
+		keepInTieredStorage(b)
 		c := reader(t, cfg, tp0, tpAt(1))
 		began := time.Now()
 		poll := func() (from0 int) {
@@ -142,6 +149,24 @@ func TestStalledPartitionIsToldOf(t *testing.T) {
 		h = requireHealth(t, c, HealthOK, "")
 		require.WithinDuration(t, time.Now(), h.Since, 2*time.Second)
 		require.Zero(t, h.Partitions[tp0].Lag)
+	})
+}
+
+// Something between the two may have gone wrong on one connection.
+func TestStalledPartitionIsFetchedOverANewConnection(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 10)
+		var first atomic.Int64
+		keepInTieredStorage(b)
+		b.On(keyFetch).When(func(r testbroker.Request) bool {
+			first.CompareAndSwap(0, int64(r.Conn))
+			return int64(r.Conn) == first.Load()
+		}).Edit(hidePartition0)
+		c := reader(t, fast(b), tp0, tpAt(1))
+		began := time.Now()
+		pollN(t, c, 10)
+		require.InDelta(t, 12*time.Second, time.Since(began), float64(3*time.Second))
+		requireHealth(t, c, HealthOK, "")
 	})
 }
 
