@@ -272,3 +272,25 @@ func TestSeekInALoopTakesEffectWithTheNextRecord(t *testing.T) {
 		}
 	})
 }
+
+func TestSeekOfAllPartitionsNeedsOne(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := openConsumer(t, fast(b))
+		seeks := map[string]func() error{
+			"SeekToBeginning": func() error { return c.SeekToBeginning() },
+			"SeekToEnd":       func() error { return c.SeekToEnd() },
+			"SeekToTime":      func() error { return c.SeekToTime(t.Context(), time.Now()) },
+		}
+		for name, seek := range seeks {
+			require.ErrorIs(t, seek(), ErrNotAssigned, name)
+		}
+		require.NoError(t, c.Assign(tp0))
+		for name, seek := range seeks {
+			require.NoError(t, seek(), name)
+		}
+		require.NoError(t, c.Close(t.Context()))
+		for name, seek := range seeks {
+			require.ErrorIs(t, seek(), ErrClosed, name)
+		}
+	})
+}

@@ -37,7 +37,8 @@ var (
 	ErrNoGroup = errors.New("kafka: Config.GroupID is empty")
 
 	// ErrNotAssigned is wrapped in the *PartitionError of a call that names a
-	// partition which is not assigned to this consumer now.
+	// partition which is not assigned to this consumer now, and in the error of a
+	// seek of all assigned partitions when there are none.
 	ErrNotAssigned = errors.New("kafka: partition is not assigned to this consumer")
 
 	// ErrInCallback is returned by a call that a rebalance or commit callback

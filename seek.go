@@ -88,23 +88,40 @@ func (c *Consumer) SeekTo(tp TopicPartition, o OffsetAndMetadata) error {
 }
 
 // SeekToBeginning sets the positions to the first records, of all assigned
-// partitions if none is named. The offsets are looked up in the background.
+// partitions if none is named. The offsets are looked up in the background. Errors:
+// ErrNotAssigned, also when nothing is assigned at all; ErrClosed.
 func (c *Consumer) SeekToBeginning(tps ...TopicPartition) error {
 	return c.seekByTime(tps, fetch.TimeEarliest)
 }
 
 // SeekToEnd sets the positions behind the last records (under ReadCommitted: behind
 // the last ones that are stable), of all assigned partitions if none is named. The
-// offsets are looked up in the background.
+// offsets are looked up in the background. Errors are those of SeekToBeginning.
 func (c *Consumer) SeekToEnd(tps ...TopicPartition) error {
 	return c.seekByTime(tps, fetch.TimeLatest)
 }
 
 func (c *Consumer) seekByTime(tps []TopicPartition, timestamp int64) error {
-	if len(tps) == 0 {
-		tps = c.Assignment()
+	tps, err := c.namedOrAssigned(tps)
+	if err != nil {
+		return err
 	}
 	return c.change(tps, func(t *fetch.Table, p *fetch.Partition) { t.SeekByTime(p, timestamp) })
+}
+
+// namedOrAssigned returns all assigned partitions, of which there must be one, in place of
+// an empty list.
+func (c *Consumer) namedOrAssigned(tps []TopicPartition) ([]TopicPartition, error) {
+	if len(tps) > 0 {
+		return tps, nil
+	}
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	if tps = c.Assignment(); len(tps) == 0 {
+		return nil, fmt.Errorf("%w: none is", ErrNotAssigned)
+	}
+	return tps, nil
 }
 
 // SeekToTime sets the positions to the first records that are not older than t, or
@@ -112,8 +129,9 @@ func (c *Consumer) seekByTime(tps []TopicPartition, timestamp int64) error {
 // named. It looks the offsets up and returns when that is done; on an error no
 // position is changed. Errors are those of OffsetsForTimes and Seek.
 func (c *Consumer) SeekToTime(ctx context.Context, t time.Time, tps ...TopicPartition) error {
-	if len(tps) == 0 {
-		tps = c.Assignment()
+	tps, err := c.namedOrAssigned(tps)
+	if err != nil {
+		return err
 	}
 	times := make(map[TopicPartition]time.Time, len(tps))
 	for _, tp := range tps {
