@@ -32,7 +32,7 @@ func Drive(t testing.TB, bootstrap []string) *Driver {
 	d := &Driver{log: filepath.Join(t.TempDir(), "drive.log"), sessions: map[string]chan []string{}}
 	var err error
 	d.process, err = proc.Start(proc.Options{
-		Args: []string{interpreter(t), script(t, "drive.py"), strings.Join(bootstrap, ",")}, Log: d.log, Pipe: true,
+		Args: []string{kafkaPython.interpreter(t), script(t, "drive.py"), strings.Join(bootstrap, ",")}, Log: d.log, Pipe: true,
 	})
 	if err != nil {
 		t.Fatalf("start kafka-python: %v", err)
