@@ -186,7 +186,7 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 		l.failed(err)
 		return
 	}
-	l.f.measureAnswer(&s.Request, &l.resp, began)
+	l.f.measureAnswer(&s.Request, &l.resp, l.link)
 	atOnce := l.resp.ThrottleMillis == 0 && s.IsEmpty() && time.Since(began) < l.f.cfg.FetchMaxWait/2
 	table := l.f.acquire()
 	sound := table.Apply(s, &l.resp, time.Now())
@@ -242,10 +242,10 @@ func (f *fetcher) stream(link *conn.Link, q *fetch.Request, resp *protocol.Fetch
 }
 
 // measureAnswer notes an answer that was read, before it is applied.
-func (f *fetcher) measureAnswer(q *fetch.Request, resp *protocol.FetchResponse, began time.Time) {
+func (f *fetcher) measureAnswer(q *fetch.Request, resp *protocol.FetchResponse, link *conn.Link) {
 	now := time.Now()
 	throttled, _ := throttleOfFetch(q.Version, resp)
-	f.metrics.Answered(now.Sub(began), throttled, now)
+	f.metrics.Answered(link.Took(), throttled, now)
 	f.metrics.Brought(q.Brought(now), now)
 }
 

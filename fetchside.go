@@ -82,10 +82,9 @@ func (side *sideLoop) fetch() (retry time.Time, ended bool) {
 // exchange sends the request and takes its answer in.
 func (side *sideLoop) exchange() {
 	f := side.l.f
-	began := time.Now()
 	err := f.stream(side.link, &side.req, &side.resp)
 	if err == nil {
-		f.measureAnswer(&side.req, &side.resp, began)
+		f.measureAnswer(&side.req, &side.resp, side.link)
 	}
 	table := f.acquire()
 	defer f.release()

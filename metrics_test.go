@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
 	"github.com/kafkaconsumer/kafka/internal/testbroker/batch"
+	"github.com/kafkaconsumer/kafka/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -278,5 +281,194 @@ func TestRecordsWithoutTimestampsHaveNoAge(t *testing.T) {
 		require.EqualValues(t, 2, m["records-lag"+ofTP0])
 		require.True(t, math.IsNaN(m["records-lag-seconds"+ofTP0]))
 		require.True(t, math.IsNaN(m["records-lag-seconds-max"]))
+	})
+}
+
+func TestMetricsOfConnectionsAreCountedByNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testbroker.New(t, testbroker.WithNodes(2))
+		b.CreateTopic("t", 2)
+		b.SetLeader("t", 0, 1)
+		b.SetLeader("t", 1, 2)
+		cfg := fast(b)
+		cfg.MetadataMaxAge = time.Hour
+		cfg.MetricsSampleWindow = 10 * time.Second
+		c := reader(t, cfg, TopicPartition{Topic: "t"}, TopicPartition{Topic: "t", Partition: 1})
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		before := b.Count(testbroker.AnyKey)
+		m := measured(t, c)
+		require.EqualValues(t, b.Conns(1)+b.Conns(2), m["connection-count"])
+		require.EqualValues(t, before, m["request-total"])
+		require.EqualValues(t, before, m["request-total{node-id=node-1}"]+m["request-total{node-id=node-2}"]+m["request-total{node-id=node--1}"])
+		require.Positive(t, m["request-total{node-id=node--1}"])
+		require.EqualValues(t, before-2, m["response-total"], "each broker holds a Fetch")
+		require.InDelta(t, 100, m["request-latency-max{node-id=node-2}"], 1e-6, "FetchMaxWait")
+		require.InDelta(t, float64(before)/15, m["request-rate"], 1e-9, "in a window that has lasted 5 s, and one before")
+		require.Equal(t, m["network-io-total"], m["request-total"]+m["response-total"])
+		require.InDelta(t, m["outgoing-byte-total"], m["request-size-avg"]*m["request-total"], 1e-6)
+
+		b.StopNode(2)
+		time.Sleep(19 * time.Second)
+		require.Contains(t, measured(t, c), "request-rate{node-id=node-2}")
+		time.Sleep(2 * time.Second)
+		m = measured(t, c)
+		require.NotContains(t, m, "request-rate{node-id=node-2}", "it had no connection for all windows")
+		require.NotContains(t, m, "request-rate{node-id=node--1}")
+		require.Contains(t, m, "request-rate{node-id=node-1}")
+		require.EqualValues(t, b.Conns(1), m["connection-count"])
+		require.Equal(t, m["connection-count"], m["connection-creation-total"]-m["connection-close-total"])
+	})
+}
+
+func TestMetricsTellOfThrottling(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		b.On(keyFetch).Once().Edit(func(_ testbroker.Request, resp kmsg.Response) { resp.(*kmsg.FetchResponse).ThrottleMillis = 400 })
+		c := reader(t, fast(b), tp0)
+		time.Sleep(time.Second) // 100 ms for each Fetch, 400 ms of throttling between
+		m := measured(t, c)
+		for _, name := range []string{"fetch-throttle-time-max", "throttle-time-max", "throttle-time-max{node-id=node-1}"} {
+			require.EqualValues(t, 400, m[name], name)
+		}
+		fetches := m["fetch-total"]
+		require.InDelta(t, 5, fetches, 1)
+		require.InDelta(t, 400/fetches, m["fetch-throttle-time-avg"], 1e-6)
+		require.InDelta(t, 100, m["fetch-latency-max"], 1e-6, "without the wait before it")
+		require.InDelta(t, fetches/30, m["fetch-rate"], 0.01)
+	})
+}
+
+func TestMetricsOfTheGroup(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, b *testbroker.Cluster) {
+		produceWide(b, "t", 0, 10)
+		b.On(keyJoinGroup).Delay(2 * time.Second)
+		b.On(protocol.KeySyncGroup).Delay(time.Second)
+		b.On(keyHeartbeat).Delay(10 * time.Millisecond)
+		b.On(keyOffsetCommit).Delay(50 * time.Millisecond)
+		b.On(keyOffsetFetch).Delay(20 * time.Millisecond)
+		cfg := fast(b)
+		cfg.GroupID, cfg.Topics = "g", []string{"t"}
+		cfg.RebalanceListener.OnAssigned = func(context.Context, *Consumer, []TopicPartition) error {
+			time.Sleep(30 * time.Millisecond)
+			return nil
+		}
+		c := openConsumer(t, cfg)
+		require.EqualValues(t, -1, measured(t, c)["last-rebalance-seconds-ago"])
+		pollN(t, c, 10)
+		require.NoError(t, c.Commit(t.Context()))
+		_, err := c.Committed(t.Context(), tp0)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+
+		m := measured(t, c)
+		joins := float64(b.Count(keyJoinGroup))
+		require.EqualValues(t, 3, m["assigned-partitions"])
+		require.Equal(t, joins, m["join-total"])
+		require.EqualValues(t, 2000, m["join-time-avg"])
+		require.EqualValues(t, 2000, m["join-time-max"])
+		require.EqualValues(t, 1, m["sync-total"])
+		require.EqualValues(t, 1000, m["sync-time-max"])
+		require.EqualValues(t, 1, m["rebalance-total"])
+		require.EqualValues(t, 2000*joins+1000, m["rebalance-latency-avg"])
+		require.EqualValues(t, 2000*joins+1000, m["rebalance-latency-total"])
+		require.Zero(t, m["failed-rebalance-total"], "to be given a member id is no failure")
+		require.EqualValues(t, 30, m["partition-assigned-latency-avg"])
+		require.True(t, math.IsNaN(m["partition-revoked-latency-max"]))
+		require.EqualValues(t, 1, m["commit-total"])
+		require.EqualValues(t, 50, m["commit-latency-max"])
+		require.EqualValues(t, 50*time.Millisecond, m["commit-sync-time-ns-total"])
+		require.EqualValues(t, 20*time.Millisecond, m["committed-time-ns-total"])
+		require.EqualValues(t, 10, m["heartbeat-response-time-max"])
+		require.InDelta(t, 0.25, m["last-heartbeat-seconds-ago"], 0.26)
+		require.InDelta(t, 1.1, m["last-rebalance-seconds-ago"], 0.01)
+		require.InDelta(t, 3600/(30+m["last-rebalance-seconds-ago"]), m["rebalance-rate-per-hour"], 1e-6)
+
+		b.On(keyJoinGroup).Times(2).Fail(int16(ErrorCode(15))) // COORDINATOR_NOT_AVAILABLE
+		b.Rebalance("g")
+		time.Sleep(time.Second)
+		for range 20 {
+			_, err := c.Poll(t.Context(), time.Second)
+			require.NoError(t, err)
+		}
+		m = measured(t, c)
+		require.EqualValues(t, 2, m["rebalance-total"])
+		require.NoError(t, c.Unsubscribe(t.Context()))
+		require.Zero(t, measured(t, c)["assigned-partitions"])
+	})
+}
+
+func TestWithoutAGroupThereAreNoMetricsOfOne(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		require.NotContains(t, measured(t, reader(t, fast(b), tp0)), "assigned-partitions")
+	})
+}
+
+func TestMetricsOfPolls(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := reader(t, fast(b), tp0)
+		require.EqualValues(t, -1, measured(t, c)["last-poll-seconds-ago"])
+		for range 4 { // each takes a second, and the application three more
+			_, err := c.Poll(t.Context(), time.Second)
+			require.NoError(t, err)
+			time.Sleep(3 * time.Second)
+		}
+		m := measured(t, c)
+		require.EqualValues(t, 4000, m["time-between-poll-avg"])
+		require.EqualValues(t, 4000, m["time-between-poll-max"])
+		require.InDelta(t, 0.25, m["poll-idle-ratio-avg"], 1e-6)
+		require.EqualValues(t, 4, m["last-poll-seconds-ago"])
+	})
+}
+
+func TestMetricsOfAPartitionGoWithIt(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, b *testbroker.Cluster) {
+		produceWide(b, "t", 0, 10)
+		c := reader(t, fast(b), tp0, TopicPartition{Topic: "t", Partition: 1})
+		pollN(t, c, 10)
+		count := measured(t, c)["count"]
+		require.EqualValues(t, len(measured(t, c)), count)
+		require.NoError(t, c.Assign(TopicPartition{Topic: "t", Partition: 1}))
+		m := measured(t, c)
+		require.NotContains(t, m, "records-lag{partition=0,topic=t}")
+		require.Contains(t, m, "records-lag{partition=1,topic=t}")
+		require.EqualValues(t, len(m), m["count"])
+		require.Less(t, m["count"], count)
+
+		require.NoError(t, c.Unsubscribe(t.Context()))
+		require.EqualValues(t, 10, measured(t, c)["records-consumed-total{topic=t}"], "a rebalance may bring it back")
+		time.Sleep(time.Minute)
+		m = measured(t, c)
+		require.NotContains(t, m, "records-consumed-total{topic=t}")
+		require.EqualValues(t, 10, m["records-consumed-total"])
+	})
+}
+
+func TestAClosedConsumerHasNoMetrics(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := reader(t, fast(b), tp0)
+		require.NoError(t, c.Close(t.Context()))
+		_, err := c.Metrics()
+		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+func TestMetricsAreSortedAndTagged(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		cfg := fast(b)
+		cfg.ClientID = "me"
+		c := reader(t, cfg, tp0)
+		synctest.Wait()
+		list, err := c.Metrics()
+		require.NoError(t, err)
+		require.True(t, slices.IsSortedFunc(list, func(a, b Metric) int {
+			return cmp.Or(cmp.Compare(a.Name.Group, b.Name.Group), cmp.Compare(a.Name.Name, b.Name.Name), cmp.Compare(a.Name.Tags, b.Name.Tags))
+		}))
+		var names []MetricName
+		for _, m := range list {
+			names = append(names, m.Name)
+		}
+		require.Contains(t, names, MetricName{"consumer-fetch-manager-metrics", "records-lag", "client-id=me,partition=0,topic=t"})
+		require.Contains(t, names, MetricName{"consumer-node-metrics", "request-rate", "client-id=me,node-id=node-1"})
+		require.Contains(t, names, MetricName{"kafka-metrics-count", "count", "client-id=me"})
 	})
 }

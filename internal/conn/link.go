@@ -44,12 +44,13 @@ type Link struct {
 	opened   time.Time
 
 	correlation atomic.Int32
-	frame       []byte    // reused by the synchronous requests
-	throttled   time.Time // no request is sent before it (KIP-219)
-	renewAt     time.Time // of the authentication; zero: the session does not end
-	proved      bool      // a request was answered since the setup
-	stray       bool      // an answer is yet to come that nobody waits for
-	answerBytes int       // of the answer that is read
+	frame       []byte        // reused by the synchronous requests
+	throttled   time.Time     // no request is sent before it (KIP-219)
+	renewAt     time.Time     // of the authentication; zero: the session does not end
+	proved      bool          // a request was answered since the setup
+	stray       bool          // an answer is yet to come that nobody waits for
+	answerBytes int           // of the answer that is read
+	took        time.Duration // see Took
 
 	done chan struct{}
 
@@ -391,7 +392,14 @@ func (l *Link) readFrame() error {
 const frameLengthBytes = 4
 
 // noteReceived measures an answer that was read whole.
-func (l *Link) noteReceived(began time.Time) { l.meter.Received(l.answerBytes, time.Since(began)) }
+func (l *Link) noteReceived(began time.Time) {
+	l.took = time.Since(began)
+	l.meter.Received(l.answerBytes, l.took)
+}
+
+// Took returns how long it took from the writing of the last request that was answered
+// to the end of its answer.
+func (l *Link) Took() time.Duration { return l.took }
 
 // readID reads the beginning of the next answer.
 func (l *Link) readID() (int32, error) {

@@ -21,13 +21,13 @@ const (
 // A rig is a Table, a clock, and answers written by another codec than the one that
 // reads them.
 type rig struct {
-	t     *testing.T
+	t     testing.TB
 	table *Table
 	now   time.Time
 	limit Limits
 }
 
-func newRig(t *testing.T, change ...func(*Limits)) *rig {
+func newRig(t testing.TB, change ...func(*Limits)) *rig {
 	t.Helper()
 	r := &rig{t: t, now: time.Unix(1000, 0), limit: Limits{
 		FetchMaxBytes: 50 * mib, MaxPartitionFetchBytes: mib, MaxBatchBytes: 256 * mib, MaxFrameBytes: 128 * mib,

@@ -9,7 +9,7 @@ import (
 
 // Windows say over which time the values of a sensor count: over so many windows, the
 // newest of which may have only begun. The arithmetic is that of kafka-python, and of
-// Java up to 3.7: a window begins with the first value that comes when the one before
+// Java 2.8: a window begins with the first value that comes when the one before
 // is over, and counts as long as it began less than Samples times Length ago.
 type Windows struct {
 	Samples int           // at least 1
