@@ -110,10 +110,16 @@ type BatchHeader struct {
 // MinBatchPeek bytes, which tell BaseOffset, Size and Magic; the rest is set
 // when b holds BatchPeek bytes (18 below v2) and else is -1 or false. The error
 // is a *BatchError for a size, magic or offset that no batch can have.
-func ParseBatchHeader(b []byte) (BatchHeader, error) {
-	h := BatchHeader{NextOffset: -1, LeaderEpoch: -1, ProducerID: -1}
+func ParseBatchHeader(b []byte) (h BatchHeader, err error) {
+	err = h.Parse(b)
+	return h, err
+}
+
+// Parse is ParseBatchHeader for a header that is used again.
+func (h *BatchHeader) Parse(b []byte) error {
+	*h = BatchHeader{NextOffset: -1, LeaderEpoch: -1, ProducerID: -1}
 	if len(b) < MinBatchPeek {
-		return h, &BatchError{BaseOffset: -1, Next: -1, Err: corrupt("header cut after %d bytes", len(b))}
+		return &BatchError{BaseOffset: -1, Next: -1, Err: corrupt("header cut after %d bytes", len(b))}
 	}
 	h.BaseOffset = int64(binary.BigEndian.Uint64(b))
 	length := int32(binary.BigEndian.Uint32(b[8:]))
@@ -126,23 +132,23 @@ func ParseBatchHeader(b []byte) (BatchHeader, error) {
 		smallest = minMessageV1
 	case 2:
 	default:
-		return h, headerError(&h, "unknown magic %d", h.Magic)
+		return headerError(h, "unknown magic %d", h.Magic)
 	}
 	if length < smallest || length > math.MaxInt32-sizeEnd {
-		return h, headerError(&h, "length %d", length)
+		return headerError(h, "length %d", length)
 	}
 	if h.BaseOffset < 0 || h.BaseOffset == math.MaxInt64 {
-		return h, headerError(&h, "offset %d", h.BaseOffset)
+		return headerError(h, "offset %d", h.BaseOffset)
 	}
 	h.Size = int(length) + sizeEnd
 	if h.Magic < 2 {
-		parseMessageHeader(&h, b)
-		return h, nil
+		parseMessageHeader(h, b)
+		return nil
 	}
 	if len(b) < BatchPeek {
-		return h, nil
+		return nil
 	}
-	return h, parseV2Header(&h, b)
+	return parseV2Header(h, b)
 }
 
 func parseV2Header(h *BatchHeader, b []byte) error {
@@ -225,9 +231,11 @@ func (b *builder) indexV2(w *recordWalk, h *BatchHeader, count int) (verdict, er
 	}
 	w.enter(b.run(h.BaseOffset, h.NextOffset-1, h.LeaderEpoch, h.Magic, stamps))
 	indexed := min(count, maxIndexedRecords-len(b.index))
-	if !h.Compressed { // else the limit is reached long before the source's end
-		b.reserve(indexed, h.Size)
+	size := h.Size
+	if h.Compressed {
+		size = w.end - w.pos
 	}
+	b.reserve(indexed, size, h)
 	if err := w.index(b.extend(indexed)); err != nil {
 		return stop, err
 	}

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"math"
-	"slices"
 )
 
 const (
@@ -56,9 +55,9 @@ func (d *Decoder) maxBatchBytes() int {
 // A non-nil error is a *BatchError about the batch at src[n:], of which no
 // record is given; seg then holds the records before it, or is nil.
 func (d *Decoder) Decode(src []byte, limit int) (seg *Segment, n int, err error) {
-	b := newBuilder(src)
+	b := newBuilder(src, limit)
 	defer b.recycle()
-	err = d.fill(b, limit)
+	err = d.fill(b)
 	if b.at == 0 {
 		return nil, 0, err
 	}
@@ -75,16 +74,16 @@ const (
 )
 
 // fill decodes batches into b and leaves b.at behind the last one done.
-func (d *Decoder) fill(b *builder, limit int) error {
+func (d *Decoder) fill(b *builder) error {
+	var h BatchHeader
 	for len(b.src)-b.at >= MinBatchPeek && b.rest.left == 0 {
-		h, err := ParseBatchHeader(b.src[b.at:])
-		if err != nil {
+		if err := h.Parse(b.src[b.at:]); err != nil {
 			return err
 		}
 		if h.Size > d.maxBatchBytes() {
 			return &BatchError{BaseOffset: h.BaseOffset, Next: h.NextOffset, Err: tooLarge(d.maxBatchBytes())}
 		}
-		if h.Size > len(b.src)-b.at || b.full(h.Size, limit) {
+		if h.Size > len(b.src)-b.at || b.full(h.Size) {
 			return nil
 		}
 		v, err := d.decode(b, &h)
@@ -141,10 +140,11 @@ const (
 	compressedRecords
 )
 
-// A builder collects what becomes a segment. Builders are pooled: their memory
-// is scratch space, of which a segment gets an exact copy.
+// A builder collects what becomes a segment. Builders are pooled: data is scratch space,
+// of which a segment gets an exact copy.
 type builder struct {
 	src   []byte
+	limit int
 	at    int    // the current batch in src
 	data  []byte // decompressed records
 	index []entry
@@ -156,15 +156,15 @@ type builder struct {
 	rest  pending
 
 	piece *piece      // where data came from if not from the builder's own
-	held  *indexPiece // likewise for index
+	held  *indexPiece // where index comes from
 }
 
 // full says whether limit leaves no room for the batch at b.at.
-func (b *builder) full(size, limit int) bool {
+func (b *builder) full(size int) bool {
 	if b.kind == compressedRecords {
-		return len(b.data) >= min(limit, maxDataBytes)
+		return len(b.data) >= min(b.limit, maxDataBytes)
 	}
-	return b.at > 0 && size > min(limit, maxDataBytes)-b.at
+	return b.at > 0 && size > min(b.limit, maxDataBytes)-b.at
 }
 
 // admits says whether the segment can take a batch of count records: it must
@@ -192,18 +192,37 @@ func (b *builder) run(first, last int64, epoch int32, magic int8, stamps Timesta
 
 // extend makes room for n more entries and returns it, to be filled.
 func (b *builder) extend(n int) []entry {
-	b.index = slices.Grow(b.index, n)[:len(b.index)+n]
-	return b.index[len(b.index)-n:]
+	have := len(b.index)
+	if cap(b.index)-have < n {
+		b.growIndex(max(have+n, min(2*have, maxIndexedRecords)))
+	}
+	b.index = b.index[:have+n]
+	return b.index[have:]
 }
 
-// reserve makes room for the entries of batches like this one, n each, as far as the
-// source goes: growing with each of them would copy the index again and again.
-func (b *builder) reserve(n, size int) {
+// reserve makes room for the entries of batches like this one, n each and with size of
+// the limit's bytes, as far as source and limit go: growing with each of them would copy
+// the index again and again.
+func (b *builder) reserve(n, size int, h *BatchHeader) {
 	if cap(b.index)-len(b.index) >= n {
 		return
 	}
-	batches := max((len(b.src)-b.at)/size, 1)
-	b.index = slices.Grow(b.index, max(n, min(n*batches, maxIndexedRecords-len(b.index))))
+	batches := (len(b.src) - b.at) / h.Size
+	if h.Compressed {
+		batches = min(batches, b.limit/size+1)
+	} else {
+		batches = min(batches, (b.limit-b.at)/size)
+	}
+	b.growIndex(len(b.index) + max(n, min(n*max(batches, 1), maxIndexedRecords-len(b.index))))
+}
+
+func (b *builder) growIndex(n int) {
+	p := newIndexPiece(n)
+	copy(p.index, b.index)
+	if b.held != nil {
+		b.held.release()
+	}
+	b.held, b.index = p, p.index[:len(b.index)]
 }
 
 // inflate decompresses a batch's records behind those of earlier batches and

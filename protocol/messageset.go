@@ -84,6 +84,7 @@ func (d *Decoder) decodeMessage(b *builder, raw []byte, h *BatchHeader) (verdict
 	}
 	_, stamps := messageStamp(raw, h.Magic)
 	e.run, e.offsetDelta = b.run(h.BaseOffset, h.BaseOffset, -1, h.Magic, stamps)
+	b.reserve(1, h.Size, h)
 	b.extend(1)[0] = e
 	return take, nil
 }

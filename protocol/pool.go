@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 )
@@ -10,9 +11,11 @@ import (
 const maxPooledBytes = 4 << 20
 
 var (
-	builders    sync.Pool // *builder
-	freePieces  sync.Pool // *piece, released by segments
-	freeIndexes sync.Pool // *indexPiece, released by segments
+	builders   sync.Pool // *builder
+	freePieces sync.Pool // *piece, released by segments
+	// freeIndexes are *indexPieces released by segments, by the number of bits of
+	// their capacity, so that a small segment does not keep a large index.
+	freeIndexes [bits.UintSize]sync.Pool
 )
 
 // A piece is decompressed bytes that segments share.
@@ -31,32 +34,27 @@ func (p *piece) release() {
 
 type indexPiece struct{ index []entry }
 
+// newIndexPiece returns a piece for n entries.
 func newIndexPiece(n int) *indexPiece {
-	if p, _ := freeIndexes.Get().(*indexPiece); p != nil {
-		if cap(p.index) >= n {
-			p.index = p.index[:n]
-			return p
-		}
-		freeIndexes.Put(p)
+	// One that is too small is dropped: most are of the same length, nearly.
+	if p, _ := freeIndexes[bits.Len(uint(n))].Get().(*indexPiece); p != nil && cap(p.index) >= n {
+		p.index = p.index[:n]
+		return p
 	}
 	return &indexPiece{index: make([]entry, n)}
 }
 
 func (p *indexPiece) release() {
 	clearPoisoned(p.index)
-	freeIndexes.Put(p)
+	freeIndexes[bits.Len(uint(cap(p.index)))].Put(p)
 }
 
-func newBuilder(src []byte) *builder {
+func newBuilder(src []byte, limit int) *builder {
 	b, _ := builders.Get().(*builder)
 	if b == nil {
 		b = new(builder)
 	}
-	b.src, b.next, b.epoch = src, -1, -1
-	if p, _ := freeIndexes.Get().(*indexPiece); p != nil {
-		b.held = p
-		b.index, p.index = p.index[:0], b.index
-	}
+	b.src, b.limit, b.next, b.epoch = src, limit, -1, -1
 	return b
 }
 
@@ -64,8 +62,7 @@ func newBuilder(src []byte) *builder {
 // anything that went into a segment.
 func (b *builder) recycle() {
 	if b.held != nil {
-		b.index, b.held.index = b.held.index, b.index
-		freeIndexes.Put(b.held)
+		b.held.release()
 	}
 	if b.piece != nil {
 		b.data, b.piece.b = b.piece.b, b.data
@@ -74,7 +71,7 @@ func (b *builder) recycle() {
 	if cap(b.data) > maxPooledBytes {
 		b.data = nil
 	}
-	*b = builder{data: b.data[:0], index: b.index[:0], runs: b.runs[:0]}
+	*b = builder{data: b.data[:0], runs: b.runs[:0]}
 	builders.Put(b)
 }
 
@@ -109,13 +106,15 @@ func (b *builder) takeData() *piece {
 }
 
 func (b *builder) takeIndex() *indexPiece {
-	if b.held != nil && wellFilled(len(b.index), cap(b.index)) {
-		p := b.held
-		b.held = nil
-		p.index, b.index = b.index, p.index
+	if !wellFilled(len(b.index), cap(b.index)) {
+		p := newIndexPiece(len(b.index))
+		copy(p.index, b.index)
 		return p
 	}
-	return &indexPiece{index: append([]entry(nil), b.index...)}
+	p := b.held
+	p.index = b.index
+	b.held, b.index = nil, nil
+	return p
 }
 
 // wellFilled says whether handing over a reused buffer wastes little enough

@@ -118,13 +118,13 @@ func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.Fetche
 		w.limit = part.HighWatermark + 1
 	}
 	in := pieceReader{a: a, part: part, resp: resp}
+	var h protocol.BatchHeader
 	for in.left() >= protocol.MinBatchPeek {
 		head, err := in.peek(protocol.BatchPeek)
 		if err != nil {
 			return err
 		}
-		h, err := protocol.ParseBatchHeader(head)
-		if err != nil {
+		if err := h.Parse(head); err != nil {
 			in.keepDamaged(head)
 			a.next = -1
 			return nil
