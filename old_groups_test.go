@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -20,18 +21,7 @@ import (
 // oldBubble is bubble with brokers of an old release.
 func oldBubble(t *testing.T, release string, partitions int32, test func(t *testing.T, b *testbroker.Cluster), opts ...testbroker.Option) {
 	t.Helper()
-	bubble(t, partitions, test, append(opts, testbroker.WithVersions(testbroker.OldVersions(release)))...)
-}
-
-// oldJoiner is joiner for brokers of an old release.
-func oldJoiner(t *testing.T, b *testbroker.Cluster, release string, change func(*Config)) *Consumer {
-	t.Helper()
-	return joiner(t, b, func(cfg *Config) {
-		cfg.APIVersion = release
-		if change != nil {
-			change(cfg)
-		}
-	})
+	bubble(t, partitions, test, append(opts, testbroker.WithRelease(release))...)
 }
 
 // A logBuffer keeps what is logged.
@@ -74,7 +64,7 @@ func TestBrokersOf080KeepNoOffsets(t *testing.T) {
 		produce(b, "t", 0, 5)
 		produce(b, "t", 1, 5)
 		var log logBuffer
-		c := oldJoiner(t, b, "0.8.0", func(cfg *Config) {
+		c := joiner(t, b, func(cfg *Config) {
 			autoCommitting(cfg)
 			cfg.Logger = log.logger()
 		})
@@ -100,7 +90,7 @@ func TestBrokersOf080WithoutALookUpBefore(t *testing.T) {
 		produce(b, "t", 0, 5)
 		var log logBuffer
 		cfg := fast(b)
-		cfg.GroupID, cfg.APIVersion, cfg.Logger = "g", "0.8.0", log.logger()
+		cfg.GroupID, cfg.Logger = "g", log.logger()
 		autoCommitting(&cfg)
 		var told []error
 		cfg.OnCommit = func(_ map[TopicPartition]OffsetAndMetadata, err error) { told = append(told, err) }
@@ -122,7 +112,7 @@ func TestBrokersOf081KeepOffsetsInZooKeeper(t *testing.T) {
 	oldBubble(t, "0.8.1", 2, func(t *testing.T, b *testbroker.Cluster) {
 		produce(b, "t", 0, 5)
 		produce(b, "t", 1, 5)
-		c := oldJoiner(t, b, "0.8.1", nil)
+		c := joiner(t, b, nil)
 		none, err := c.Committed(t.Context(), inTopic(0), inTopic(1))
 		require.NoError(t, err, "error 3 says that there is none")
 		require.Empty(t, none)
@@ -136,9 +126,8 @@ func TestBrokersOf081KeepOffsetsInZooKeeper(t *testing.T) {
 		require.Equal(t, map[TopicPartition]OffsetAndMetadata{inTopic(1): {Offset: 2, Metadata: "note"}}, got)
 		require.NoError(t, c.Close(t.Context()))
 
-		next := oldJoiner(t, b, "0.8.1", nil)
+		next := joiner(t, b, nil)
 		require.Equal(t, span(2, 4), offsetsOf(pollN(t, next, 3)), "it goes on where the first one stopped")
-		require.Zero(t, b.Count(protocol.KeyFindCoordinator))
 	}, testbroker.WithNodes(3))
 }
 
@@ -146,7 +135,7 @@ func TestOffsetsInZooKeeperByAnyBrokerThatWorks(t *testing.T) {
 	oldBubble(t, "0.8.1", 1, func(t *testing.T, b *testbroker.Cluster) {
 		b.SetLeader("t", 0, 3)
 		produce(b, "t", 0, 5)
-		c := oldJoiner(t, b, "0.8.1", nil)
+		c := joiner(t, b, nil)
 		pollN(t, c, 5)
 		require.NoError(t, c.Commit(t.Context()))
 		asked := b.Requests(protocol.KeyOffsetCommit)[0].Node
@@ -160,10 +149,11 @@ func TestAPIVersionChoosesWhereOffsetsAre(t *testing.T) {
 	oldBubble(t, "0.8.2", 1, func(t *testing.T, b *testbroker.Cluster) {
 		produce(b, "t", 0, 5)
 		for _, release := range []string{"0.8.1", "0.8.2"} {
-			c := oldJoiner(t, b, release, nil)
+			c := joiner(t, b, func(cfg *Config) { cfg.APIVersion = release })
 			pollN(t, c, 5)
 			require.NoError(t, c.CommitOffsets(t.Context(), offsets(inTopic(0), map[string]int64{"0.8.1": 1, "0.8.2": 2}[release])))
 			require.NoError(t, c.Close(t.Context()))
+			require.Equal(t, release == "0.8.1", b.Count(protocol.KeyFindCoordinator) == 0)
 		}
 		require.EqualValues(t, 1, b.CommittedInZooKeeper("g", "t", 0))
 		require.EqualValues(t, 2, b.CommittedOffset("g", "t", 0))
@@ -174,7 +164,7 @@ func TestBrokersOf082KeepOffsetsAtTheCoordinator(t *testing.T) {
 	oldBubble(t, "0.8.2", 2, func(t *testing.T, b *testbroker.Cluster) {
 		produce(b, "t", 0, 5)
 		b.MoveCoordinator("g", 2)
-		c := oldJoiner(t, b, "0.8.2", autoCommitting)
+		c := joiner(t, b, autoCommitting)
 		pollN(t, c, 5)
 		_, err := c.Poll(t.Context(), 300*time.Millisecond)
 		require.NoError(t, err)
@@ -201,11 +191,11 @@ func TestBelow09ASubscriptionIsNotShared(t *testing.T) {
 		produce(b, "t", 0, 3)
 		var log logBuffer
 		var steps []string
-		c := oldJoiner(t, b, "0.8.2", func(cfg *Config) {
+		c := joiner(t, b, func(cfg *Config) {
 			cfg.Topics, cfg.Logger = nil, log.logger()
 			cfg.RebalanceListener = listenerThatNotes(&steps)
 		})
-		other := oldJoiner(t, b, "0.8.2", nil)
+		other := joiner(t, b, nil)
 		require.NoError(t, c.SubscribePattern(regexp.MustCompile("t.*")))
 		pollN(t, c, 3)
 		pollN(t, other, 3)
@@ -250,11 +240,33 @@ func noting(steps *[]string, what string) func(context.Context, *Consumer, []Top
 	}
 }
 
+// In a cluster with several releases the group's coordinator decides, whoever was asked
+// first.
+func TestTheCoordinatorDecidesWhetherThereAreGroups(t *testing.T) {
+	for coordinator, members := range map[int32]int{1: 0, 2: 2} {
+		t.Run(fmt.Sprint("node ", coordinator), func(t *testing.T) {
+			oldBubble(t, "0.8.2", 2, func(t *testing.T, b *testbroker.Cluster) {
+				b.SetRelease(2, "0.9")
+				b.MoveCoordinator("g", coordinator)
+				for i, first := range b.Addrs() {
+					c := joiner(t, b, func(cfg *Config) { cfg.BootstrapServers = []string{first} })
+					eventually(t, 10*time.Second, "all partitions", func() bool {
+						_, err := c.Poll(t.Context(), 100*time.Millisecond)
+						require.NoError(t, err)
+						return len(c.Assignment()) == 2 || len(b.Group("g").Members) == i+1
+					})
+				}
+				require.Len(t, b.Group("g").Members, members)
+			}, testbroker.WithNodes(2))
+		})
+	}
+}
+
 func TestStaticMembersNeed23(t *testing.T) {
 	for _, release := range []string{"0.8.1", "0.8.2", "0.9", "0.10.0"} {
 		t.Run(release, func(t *testing.T) {
 			oldBubble(t, release, 1, func(t *testing.T, b *testbroker.Cluster) {
-				c := oldJoiner(t, b, release, func(cfg *Config) { cfg.GroupInstanceID = "i1" })
+				c := joiner(t, b, func(cfg *Config) { cfg.GroupInstanceID = "i1" })
 				_, err := c.Poll(t.Context(), time.Minute)
 				var old *UnsupportedVersionError
 				require.ErrorAs(t, err, &old)
@@ -271,7 +283,7 @@ func TestGroupsOf09(t *testing.T) {
 		produce(b, "t", 0, 3)
 		produce(b, "t", 1, 3)
 		var log logBuffer
-		c := oldJoiner(t, b, "0.9", func(cfg *Config) { cfg.Logger = log.logger() })
+		c := joiner(t, b, func(cfg *Config) { cfg.Logger = log.logger() })
 		pollN(t, c, 6)
 		require.NoError(t, c.Commit(t.Context()))
 		commit := b.Requests(protocol.KeyOffsetCommit)[0]
@@ -282,7 +294,7 @@ func TestGroupsOf09(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, meta.MemberID)
 
-		other := oldJoiner(t, b, "0.9", nil)
+		other := joiner(t, b, nil)
 		alternately(t, c, other, func() bool { return len(c.Assignment()) == 1 && len(other.Assignment()) == 1 })
 		require.Equal(t, 1, log.warnings("session timeout only"), "told once")
 		for _, join := range b.Requests(protocol.KeyJoinGroup) {
@@ -313,11 +325,11 @@ func alternately(t *testing.T, a, b *Consumer, cond func() bool) {
 func TestARebalanceOf09WaitsForTheSessionTimeout(t *testing.T) {
 	oldBubble(t, "0.9", 2, func(t *testing.T, b *testbroker.Cluster) {
 		var steps []string
-		c := oldJoiner(t, b, "0.9", func(cfg *Config) { cfg.RebalanceListener = listenerThatNotes(&steps) })
+		c := joiner(t, b, func(cfg *Config) { cfg.RebalanceListener = listenerThatNotes(&steps) })
 		_, err := c.Poll(t.Context(), time.Second)
 		require.NoError(t, err)
 		require.Len(t, c.Assignment(), 2)
-		other := oldJoiner(t, b, "0.9", nil)
+		other := joiner(t, b, nil)
 		_, err = other.Poll(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		require.Len(t, other.Assignment(), 2, "after the session timeout of 6 s")
@@ -330,7 +342,7 @@ func TestARebalanceOf09WaitsForTheSessionTimeout(t *testing.T) {
 
 func TestSessionTimeoutOutsideOfWhatTheBrokerAllows(t *testing.T) {
 	oldBubble(t, "0.9", 1, func(t *testing.T, b *testbroker.Cluster) {
-		c := oldJoiner(t, b, "0.9", func(cfg *Config) { cfg.SessionTimeout = 45 * time.Second })
+		c := joiner(t, b, func(cfg *Config) { cfg.SessionTimeout = 45 * time.Second })
 		_, err := c.Poll(t.Context(), time.Minute)
 		require.ErrorIs(t, err, protocol.InvalidSessionTimeout)
 		require.Contains(t, err.Error(), "SessionTimeout is 45s")
