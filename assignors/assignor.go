@@ -21,6 +21,12 @@ type TopicPartition = protocol.TopicPartition
 // that subscribes to the topic. It must not keep or change its Input. An error
 // fails this round of the rebalance and is returned from the leader's Poll.
 //
+// Under Cooperative an Assign may move a partition as if at once: the leader withholds
+// it for this round when another member still says that it owns it. That member learns
+// that it must give the partition up, joins again, and the next round, with a new call
+// of Assign, gives it away. No assignor, however wrong, has two members read a partition
+// in this way. (Java raises an error instead.)
+//
 // An Assignor may be used by several consumers at once unless it is also a
 // PerConsumer; Assign must then be safe for concurrent use.
 type Assignor interface {
