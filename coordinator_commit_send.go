@@ -16,7 +16,7 @@ import (
 )
 
 // commitMax is the newest version of OffsetCommit that we speak.
-const commitMax = 9
+const commitMax = 10
 
 // commitLoop sends commits. start starts it, the end of co.ctx stops it, close
 // awaits it.
@@ -102,7 +102,7 @@ func (co *coordinator) sendCommits(node int32, due []*commitCall) {
 	var a commitAnswer
 	if len(offsets) > 0 {
 		co.sent.note(what)
-		a = co.sendCommit(node, now, offsets)
+		a = co.sendCommit(node, now, what)
 	}
 	for _, c := range co.commits.all() {
 		isDue := slices.Contains(due, c)
@@ -182,13 +182,13 @@ func (q *commitQueue) takeAnswer(co *coordinator, c *commitCall, offsets map[Top
 		case !asked:
 			err = fmt.Errorf("a later commit of the partition failed: %w", firstError(q.causeOf(c), errNotAnswered))
 			c.failed[tp] = co.groupError("", err)
-		case err != nil && isOvertaken(err) && c.mayWait(), err != nil && c.retries && !isFinalCommit(err) && !co.isGone(c, tp, err):
+		case err != nil && co.isWorthAnotherTry(c, tp, err):
 			again = err
 			continue
 		case err != nil && isAboutGroup(err):
 			c.refused = co.groupError("", err)
 		case err != nil:
-			c.failed[tp] = co.groupError("", err)
+			c.failed[tp] = co.groupError("", nameUnknown(err))
 		}
 		delete(c.offsets, tp)
 	}
@@ -231,6 +231,19 @@ func isOvertaken(err error) bool {
 	return errors.As(err, &overtaken)
 }
 
+// isWorthAnotherTry: an async commit is tried again only where that makes it right.
+func (co *coordinator) isWorthAnotherTry(call *commitCall, tp TopicPartition, err error) bool {
+	code, _ := answeredCode(err)
+	switch {
+	case isOvertaken(err):
+		return call.mayWait()
+	case code == protocol.UnknownTopicID: // metadata will tell whether the topic was created again
+		return call.mayWait() && !co.isGone(call, tp, err)
+	default:
+		return call.retries && !isFinalCommit(err) && !co.isGone(call, tp, err)
+	}
+}
+
 // goneAfter is how many answers in a row must say that a topic does not exist: a
 // broker that has just started may not know it yet.
 const goneAfter = 3
@@ -247,7 +260,7 @@ type unknownAnswers struct {
 
 // noteUnknown takes in an answer about one partition.
 func (call *commitCall) noteUnknown(tp TopicPartition, err error) {
-	if code, _ := answeredCode(err); code != protocol.UnknownTopicOrPartition {
+	if !saysUnknown(err) {
 		return
 	}
 	if call.unknown == nil {
@@ -261,12 +274,18 @@ func (call *commitCall) noteUnknown(tp TopicPartition, err error) {
 	call.unknown[tp] = u
 }
 
+// saysUnknown reports answers that a topic, by its name or id, does not exist.
+func saysUnknown(err error) bool {
+	code, _ := answeredCode(err)
+	return code == protocol.UnknownTopicOrPartition || code == protocol.UnknownTopicID
+}
+
 // isGone reports that a commit is not worth another try since its partition does not
 // exist: the coordinator said so again and again, and metadata, which is asked for
 // anew, agrees. Metadata of a topic that nothing is read from is not kept; the
 // coordinator's word is enough there, as it is when a rebalance or Close waits.
 func (co *coordinator) isGone(call *commitCall, tp TopicPartition, err error) bool {
-	if code, _ := answeredCode(err); code != protocol.UnknownTopicOrPartition {
+	if !saysUnknown(err) {
 		return false
 	}
 	u := call.unknown[tp]
@@ -325,15 +344,20 @@ type commitAnswer struct {
 func (a commitAnswer) of(tp TopicPartition) error { return firstError(a.whole, a.each[tp]) }
 
 // sendCommit sends one OffsetCommit.
-func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicPartition]OffsetAndMetadata) commitAnswer {
+func (co *coordinator) sendCommit(node int32, as *membership, what commitment) commitAnswer {
 	memberID, generation := as.committer()
 	ctx, cancel := context.WithTimeout(co.ctx, co.cfg.RequestTimeout+co.cfg.SocketConnectionSetupTimeout)
 	defer cancel()
 	ctx, stop := co.whileCoordinator(ctx, node)
 	defer stop()
+	req := co.commitRequest(memberID, generation, what)
 	lowest, highest := co.commitVersions()
+	names, whole := namesOf(req)
+	if !whole {
+		highest = min(highest, commitByName)
+	}
 	began := time.Now()
-	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(co.commitRequest(memberID, generation, offsets), lowest, highest))
+	resp, err := co.cl.Do(ctx, node, conn.Control, conn.Limit(req, lowest, highest))
 	noteTime(co.metrics.Committed, began, err)
 	r, ok := resp.(*kmsg.OffsetCommitResponse)
 	if err == nil && !ok {
@@ -348,22 +372,30 @@ func (co *coordinator) sendCommit(node int32, as *membership, offsets map[TopicP
 	if err != nil {
 		return commitAnswer{whole: fmt.Errorf("OffsetCommit: %w", co.explainCommit(node, err))}
 	}
-	a := commitAnswer{each: make(map[TopicPartition]error, len(offsets))}
-	for tp := range offsets {
+	a, worst := co.readCommit(node, as, what, names, r)
+	co.reactToCommit(node, memberID, generation, worst)
+	return a
+}
+
+// readCommit returns what became of each partition, and an error of one of them.
+func (co *coordinator) readCommit(node int32, as *membership, what commitment, names topicNames, r *kmsg.OffsetCommitResponse) (a commitAnswer, worst error) {
+	a.each = make(map[TopicPartition]error, len(what.offsets))
+	for tp := range what.offsets {
 		a.each[tp] = fmt.Errorf("broker %d left the partition out of its answer: %w", node, protocol.UnknownServerError)
 	}
-	var worst error
 	for _, t := range r.Topics {
 		for _, p := range t.Partitions {
-			tp := TopicPartition{Topic: t.Topic, Partition: p.Partition}
-			if _, asked := offsets[tp]; asked {
+			tp := TopicPartition{Topic: names.of(t.Topic, t.TopicID), Partition: p.Partition}
+			if _, asked := what.offsets[tp]; asked {
 				a.each[tp] = co.commitResult(as, answerError(node, "OffsetCommit", p.ErrorCode, nil))
 				worst = firstError(a.each[tp], worst)
 			}
+			if ErrorCode(p.ErrorCode) == protocol.UnknownTopicID {
+				co.cl.Refresh()
+			}
 		}
 	}
-	co.reactToCommit(node, memberID, generation, worst)
-	return a
+	return a, worst
 }
 
 // commitVersions are the versions of OffsetCommit that will do.
@@ -374,25 +406,26 @@ func (co *coordinator) commitVersions() (lowest, highest int16) {
 	return co.offsetStore().versions(commitMax)
 }
 
-func (co *coordinator) commitRequest(memberID string, generation int32, offsets map[TopicPartition]OffsetAndMetadata) *kmsg.OffsetCommitRequest {
+func (co *coordinator) commitRequest(memberID string, generation int32, what commitment) *kmsg.OffsetCommitRequest {
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group, req.MemberID, req.Generation = co.cfg.GroupID, memberID, generation
 	if memberID != "" {
 		req.InstanceID = co.instanceID()
 	}
-	tps := slices.Collect(maps.Keys(offsets))
+	tps := slices.Collect(maps.Keys(what.offsets))
 	sortPartitions(tps)
-	for i := 0; i < len(tps); {
-		t := kmsg.NewOffsetCommitRequestTopic()
-		t.Topic = tps[i].Topic
-		for ; i < len(tps) && tps[i].Topic == t.Topic; i++ {
-			o := offsets[tps[i]]
-			p := kmsg.NewOffsetCommitRequestTopicPartition()
-			p.Partition, p.Offset, p.Metadata = tps[i].Partition, o.Offset, &o.Metadata
-			p.LeaderEpoch, _ = o.LeaderEpoch()
-			t.Partitions = append(t.Partitions, p)
+	for _, tp := range tps {
+		o := what.offsets[tp]
+		p := kmsg.NewOffsetCommitRequestTopicPartition()
+		p.Partition, p.Offset, p.Metadata = tp.Partition, o.Offset, &o.Metadata
+		p.LeaderEpoch, _ = o.LeaderEpoch()
+		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != tp.Topic || req.Topics[n-1].TopicID != what.topics[tp] {
+			t := kmsg.NewOffsetCommitRequestTopic()
+			t.Topic, t.TopicID = tp.Topic, what.topics[tp]
+			req.Topics = append(req.Topics, t)
 		}
-		req.Topics = append(req.Topics, t)
+		t := &req.Topics[len(req.Topics)-1]
+		t.Partitions = append(t.Partitions, p)
 	}
 	return req
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// committedMax is the newest version of OffsetFetch that we speak.
+const committedMax = 10
+
 // committed looks up the offsets that the group committed. A partition without one
 // is absent. Only the coordinator's word that there is none counts as that: failures
 // are retried until ctx ends, and a partition whose look-up failed is in the error,
@@ -91,8 +94,12 @@ func joinPartitionErrors(failed map[TopicPartition]error) error {
 func (l *offsetLookup) ask(ctx context.Context, node int32) (final bool, err error) {
 	asking, stop := l.co.whileCoordinator(ctx, node)
 	defer stop()
-	lowest, highest := l.co.offsetStore().versions(9)
-	resp, err := l.co.cl.Do(asking, node, conn.Control, conn.Limit(l.request(), lowest, highest))
+	req, names := l.request()
+	lowest, highest := l.co.offsetStore().versions(committedMax)
+	if names == nil {
+		highest = min(highest, committedByName)
+	}
+	resp, err := l.co.cl.Do(asking, node, conn.Control, conn.Limit(req, lowest, highest))
 	if err != nil {
 		err = l.co.explainOffsets(node, protocol.KeyOffsetFetch, err)
 		if ctx.Err() == nil && !refusesGroup(err) {
@@ -112,11 +119,13 @@ func (l *offsetLookup) ask(ctx context.Context, node int32) (final bool, err err
 	if err := answerError(node, "OffsetFetch", code, nil); err != nil {
 		return l.co.offsetFetchFailed(node, err), err
 	}
-	return l.take(node, r.Version, topics)
+	return l.take(node, r.Version, names, topics)
 }
 
-// request fills both layouts; the version that is chosen writes its own.
-func (l *offsetLookup) request() *kmsg.OffsetFetchRequest {
+// request fills both layouts; the version that is chosen writes its own. It returns the
+// topics by their ids, nil if those of some are not known.
+func (l *offsetLookup) request() (*kmsg.OffsetFetchRequest, topicNames) {
+	md, names, whole := l.co.cl.Metadata(), topicNames{}, true
 	tps := slices.Collect(maps.Keys(l.left))
 	sortPartitions(tps)
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -130,10 +139,15 @@ func (l *offsetLookup) request() *kmsg.OffsetFetchRequest {
 			t.Partitions = append(t.Partitions, tps[i].Partition)
 		}
 		gt.Partitions = t.Partitions
+		gt.TopicID = lookupID(md.Topic(t.Topic))
+		whole = names.add(t.Topic, gt.TopicID) && whole
 		req.Topics, g.Topics = append(req.Topics, t), append(g.Topics, gt)
 	}
 	req.Groups = append(req.Groups, g)
-	return req
+	if !whole {
+		return req, nil
+	}
+	return req, names
 }
 
 // offsetsIn returns what an answer of either layout says of the group.
@@ -158,13 +172,13 @@ func (co *coordinator) offsetsIn(r *kmsg.OffsetFetchResponse) (code int16, topic
 }
 
 // take takes in what is said of each partition. What is not said stays left.
-func (l *offsetLookup) take(node int32, version int16, topics []kmsg.OffsetFetchResponseGroupTopic) (final bool, err error) {
+func (l *offsetLookup) take(node int32, version int16, names topicNames, topics []kmsg.OffsetFetchResponseGroupTopic) (final bool, err error) {
 	for tp := range l.left {
 		l.left[tp] = fmt.Errorf("broker %d left the partition out of its answer", node)
 	}
 	for _, t := range topics {
 		for _, p := range t.Partitions {
-			tp := TopicPartition{Topic: t.Topic, Partition: p.Partition}
+			tp := TopicPartition{Topic: names.of(t.Topic, t.TopicID), Partition: p.Partition}
 			if _, asked := l.left[tp]; !asked {
 				continue
 			}
@@ -206,6 +220,9 @@ func (co *coordinator) offsetFetchFailed(node int32, err error) (final bool) {
 	switch code {
 	case protocol.NotCoordinator, protocol.CoordinatorNotAvailable:
 		co.call(group.CoordinatorLost{Node: node, Err: err})
+		return false
+	case protocol.UnknownTopicID: // the topic was created again, or metadata of it is older than ours
+		co.cl.Refresh()
 		return false
 	default:
 		return !code.Retriable()

@@ -214,6 +214,7 @@ func TestBelow09ASubscriptionIsNotShared(t *testing.T) {
 		require.Len(t, pollN(t, c, 4), 4, "of the partition that was added and the topic that matches")
 		require.Equal(t, []string{"assigned t-0 t-1", "assigned t-2 t2-0"}, steps)
 
+		require.NoError(t, c.Commit(t.Context()))
 		require.NoError(t, c.Unsubscribe(t.Context()))
 		require.NoError(t, c.Subscribe([]string{"t"}))
 		produce(b, "t", 0, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/kafkaconsumer/kafka"
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
+	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proxy"
 )
 
@@ -101,6 +102,42 @@ func recreate(t *testing.T, target *Target, gone time.Duration, commit bool) {
 	require.NoError(t, c.Commit(t.Context()))
 	require.Equal(t, map[kafka.TopicPartition]int64{again: 10, untouched: 25}, committed(t, target, group))
 	require.Equal(t, int64(10), position(t, c, again))
+}
+
+// B07 before the consumer could learn of it, which needs OffsetCommit and OffsetFetch with
+// topic ids (v10, Kafka 4.2).
+func TestCommitsForATopicThatWasCreatedAgainUnseen(t *testing.T) {
+	t.Parallel()
+	const release = "4.4.0"
+	t.Run(release, func(t *testing.T) {
+		c := broker.Shared(t, release)
+		target := &Target{Cluster: java.For(t, c), Name: release, Bootstrap: c.Bootstrap(), Real: c}
+		topic, group := target.Topic(t, 1), target.Unique(t)
+		tp := kafka.TopicPartition{Topic: topic}
+		cfg := caseConfig()
+		cfg.GroupID, cfg.MetadataMaxAge = group, time.Hour
+		appendTo(t, target, topic, 0, 20)
+		reader := assigned(t, target, cfg, tp)
+		pollOffsets(t, reader, 20, 20*time.Second)
+		require.NoError(t, reader.Commit(t.Context()))
+		other := assigned(t, target, cfg, tp)
+		require.Equal(t, int64(20), position(t, other, tp))
+		for _, c := range []*kafka.Consumer{reader, other} { // so that no fetch tells them
+			require.NoError(t, c.Pause(tp))
+			pollInTime(t, c, time.Second)
+		}
+
+		target.DeleteTopic(t, topic)
+		target.CreateTopic(t, topic, 1, nil)
+		appendTo(t, target, topic, 0, 50)
+		require.NoError(t, reader.Commit(t.Context()))
+		require.Empty(t, committed(t, target, group), "it was of another topic")
+		// What somebody without topic ids commits for the new one is found by its id.
+		target.SetCommitted(t, group, outside.Offset{TopicPartition: outside.TopicPartition{Topic: topic}, Offset: 7})
+		got, err := other.Committed(t.Context(), tp)
+		require.NoError(t, err)
+		require.Equal(t, int64(7), got[tp].Offset)
+	})
 }
 
 // startOf gives the position at which a new consumer of the group would start.

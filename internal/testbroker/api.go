@@ -57,7 +57,7 @@ type VersionRange struct{ Min, Max int16 }
 func DefaultVersions() map[int16]VersionRange {
 	return map[int16]VersionRange{
 		keyFetch: {0, 16}, keyListOffsets: {0, 8}, keyMetadata: {0, 12},
-		keyOffsetCommit: {0, 9}, keyOffsetFetch: {0, 9}, keyFindCoordinator: {0, 6},
+		keyOffsetCommit: {0, 10}, keyOffsetFetch: {0, 10}, keyFindCoordinator: {0, 6},
 		keyJoinGroup: {0, 9}, keyHeartbeat: {0, 4}, keyLeaveGroup: {0, 5}, keySyncGroup: {0, 5},
 		keyListGroups: {0, 5}, keyApiVersions: {0, 4}, keyOffsetForLeaderEpoch: {0, 4},
 	}

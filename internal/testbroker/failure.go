@@ -107,7 +107,7 @@ func failOffsetCommit(req *kmsg.OffsetCommitRequest, code int16) kmsg.Response {
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	for _, t := range req.Topics {
 		topic := kmsg.NewOffsetCommitResponseTopic()
-		topic.Topic = t.Topic
+		topic.Topic, topic.TopicID = t.Topic, t.TopicID
 		for _, asked := range t.Partitions {
 			p := kmsg.NewOffsetCommitResponseTopicPartition()
 			p.Partition, p.ErrorCode = asked.Partition, code

@@ -14,6 +14,7 @@ type CommittedOffset struct {
 	Offset      int64
 	LeaderEpoch int32 // -1: none told
 	Metadata    string
+	TopicID     [16]byte // of the topic that it is of; zero: the commit told none
 }
 
 // Committed returns a copy of what a group committed, by topic and partition.
@@ -100,12 +101,17 @@ func (c *Cluster) offsetCommit(n *node, req *kmsg.OffsetCommitRequest) kmsg.Resp
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	for _, t := range req.Topics {
 		topic := kmsg.NewOffsetCommitResponseTopic()
-		topic.Topic = t.Topic
+		topic.Topic, topic.TopicID = t.Topic, t.TopicID
+		unknown := req.Version >= idVersion && c.ids[t.TopicID] == nil
 		for _, p := range t.Partitions {
 			part := kmsg.NewOffsetCommitResponseTopicPartition()
 			part.Partition, part.ErrorCode = p.Partition, code
-			if code == 0 {
-				part.ErrorCode = c.commitLocked(store, req.Version, t.Topic, p)
+			switch {
+			case code != 0:
+			case unknown:
+				part.ErrorCode = codeUnknownTopicID
+			default:
+				part.ErrorCode = c.commitLocked(store, req.Version, t, p)
 			}
 			topic.Partitions = append(topic.Partitions, part)
 		}
@@ -137,11 +143,16 @@ func (g *group) mayCommit(req *kmsg.OffsetCommitRequest) int16 {
 	return 0
 }
 
-func (c *Cluster) commitLocked(store offsetStore, version int16, topic string, p kmsg.OffsetCommitRequestTopicPartition) int16 {
+// idVersion is the first version of OffsetCommit and OffsetFetch with topic ids in place
+// of names.
+const idVersion = 10
+
+func (c *Cluster) commitLocked(store offsetStore, version int16, asked kmsg.OffsetCommitRequestTopic, p kmsg.OffsetCommitRequestTopicPartition) int16 {
+	topic := asked.Topic
 	if t := c.topics[topic]; t == nil || p.Partition < 0 || int(p.Partition) >= len(t.partitions) {
 		return codeUnknownTopic
 	}
-	o := CommittedOffset{Offset: p.Offset, LeaderEpoch: -1}
+	o := CommittedOffset{Offset: p.Offset, LeaderEpoch: -1, TopicID: asked.TopicID}
 	if version >= 6 {
 		o.LeaderEpoch = p.LeaderEpoch
 	}
@@ -158,6 +169,7 @@ func (c *Cluster) commitLocked(store offsetStore, version int16, topic string, p
 // askedTopic is a topic of an OffsetFetch in either layout.
 type askedTopic struct {
 	name       string
+	id         [16]byte
 	partitions []int32
 }
 
@@ -167,13 +179,13 @@ func (c *Cluster) offsetFetch(n *node, req *kmsg.OffsetFetchRequest) kmsg.Respon
 	resp := kmsg.NewPtrOffsetFetchResponse()
 	if req.Version >= 8 {
 		for _, asked := range req.Groups {
-			resp.Groups = append(resp.Groups, c.fetchGroupLocked(n, asked))
+			resp.Groups = append(resp.Groups, c.fetchGroupLocked(n, asked, req.Version))
 		}
 		return resp
 	}
 	var asked []askedTopic
 	for _, t := range req.Topics {
-		asked = append(asked, askedTopic{t.Topic, t.Partitions})
+		asked = append(asked, askedTopic{name: t.Topic, partitions: t.Partitions})
 	}
 	g, store, code := c.storeLocked(n, req.Group, req.Version)
 	resp.ErrorCode = code
@@ -200,7 +212,7 @@ func (c *Cluster) offsetFetch(n *node, req *kmsg.OffsetFetchRequest) kmsg.Respon
 	return resp
 }
 
-func (c *Cluster) fetchGroupLocked(n *node, asked kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
+func (c *Cluster) fetchGroupLocked(n *node, asked kmsg.OffsetFetchRequestGroup, version int16) kmsg.OffsetFetchResponseGroup {
 	out := kmsg.NewOffsetFetchResponseGroup()
 	out.Group = asked.Group
 	g, code := c.coordinatedLocked(n, asked.Group)
@@ -212,15 +224,28 @@ func (c *Cluster) fetchGroupLocked(n *node, asked kmsg.OffsetFetchRequestGroup) 
 	if asked.Topics != nil {
 		topics = nil
 		for _, t := range asked.Topics {
-			topics = append(topics, askedTopic{t.Topic, t.Partitions})
+			topics = append(topics, askedTopic{t.Topic, t.TopicID, t.Partitions})
+		}
+	} else if version >= idVersion {
+		for i := range topics {
+			if t := c.topics[topics[i].name]; t != nil {
+				topics[i].id = t.id
+			}
 		}
 	}
 	for _, t := range topics {
 		topic := kmsg.NewOffsetFetchResponseGroupTopic()
-		topic.Topic = t.name
+		topic.Topic, topic.TopicID = t.name, t.id
+		unknown := version >= idVersion && c.ids[t.id] == nil
 		for _, partition := range t.partitions {
 			part := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 			o, _ := g.offsets.get(t.name, partition)
+			if unknown {
+				part.ErrorCode = codeUnknownTopicID
+			}
+			if unknown || version >= idVersion && o.TopicID != [16]byte{} && o.TopicID != t.id {
+				o, _ = offsetStore(nil).get(t.name, partition)
+			}
 			part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = partition, o.Offset, o.LeaderEpoch, &o.Metadata
 			topic.Partitions = append(topic.Partitions, part)
 		}
@@ -232,7 +257,7 @@ func (c *Cluster) fetchGroupLocked(n *node, asked kmsg.OffsetFetchRequestGroup) 
 func (g *group) allTopics() []askedTopic {
 	var out []askedTopic
 	for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
-		out = append(out, askedTopic{name, slices.Sorted(maps.Keys(g.offsets[name]))})
+		out = append(out, askedTopic{name: name, partitions: slices.Sorted(maps.Keys(g.offsets[name]))})
 	}
 	return out
 }

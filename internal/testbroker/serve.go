@@ -96,6 +96,7 @@ func (cn *conn) read() {
 		if req.parse() != nil {
 			return
 		}
+		cn.c.nameTopics(req.Message)
 		cn.c.record(req)
 		select {
 		case cn.queue <- req:
