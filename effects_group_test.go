@@ -1,8 +1,6 @@
 package kafka
 
 import (
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -62,66 +60,5 @@ func TestTheGroupIsToldOfTimeoutsAndStrategies(t *testing.T) {
 		require.EqualValues(t, 90000, join.RebalanceTimeoutMillis)
 		require.Equal(t, "range", join.Protocols[0].Name)
 		require.Equal(t, "roundrobin", join.Protocols[1].Name)
-	})
-}
-
-// A diary is a MetricReporter that keeps what it is told.
-type diary struct {
-	mu      sync.Mutex
-	values  map[MetricName][]float64
-	removed map[MetricName]int
-	closed  int
-}
-
-func (d *diary) MetricChanged(m Metric) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.values[m.Name] = append(d.values[m.Name], m.Value)
-}
-
-func (d *diary) MetricRemoved(name MetricName) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.removed[name]++
-}
-
-func (d *diary) Close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed++
-}
-
-func TestMetricReportersAreToldOfEachMetric(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
-		d := &diary{values: map[MetricName][]float64{}, removed: map[MetricName]int{}}
-		cfg := fast(b)
-		cfg.MetricReporters, cfg.MetricsSampleWindow = []MetricReporter{d}, 5*time.Second
-		c := reader(t, cfg, tp0)
-		for range 12 {
-			produce(b, "t", 0, 10)
-			pollN(t, c, 10)
-			time.Sleep(time.Second)
-		}
-		all, err := c.Metrics()
-		require.NoError(t, err)
-		d.mu.Lock()
-		for _, m := range all {
-			require.NotEmpty(t, d.values[m.Name], "%v was not told of", m.Name)
-		}
-		changed := 0
-		for name, values := range d.values {
-			if name.Name == "records-consumed-rate" && strings.Contains(name.Tags, "topic=t") {
-				changed = len(values)
-			}
-		}
-		require.GreaterOrEqual(t, changed, 2, "it appears, and changes with each window")
-		told := len(d.values)
-		d.mu.Unlock()
-		require.NoError(t, c.Close(t.Context()))
-		require.Equal(t, 1, d.closed)
-		require.Len(t, d.removed, told, "all go with the consumer")
-		for name, n := range d.removed {
-			require.Equal(t, 1, n, "%v", name)
-		}
 	})
 }
