@@ -297,23 +297,29 @@ func (v *vitals) missingOr(reason string) string {
 
 // worst sums up the partitions in a state: how many there are, and since when one is.
 func (v *vitals) worst(state HealthState) (sum finding, n int) {
-	first := ""
-	for _, p := range v.partitions {
+	var first *partitionVitals // by topic and number
+	for i := range v.partitions {
+		p := &v.partitions[i]
 		if p.state != state {
 			continue
 		}
 		if n++; n == 1 {
-			first = p.tp.String()
-			if p.reason != "" {
-				first += ": " + p.reason
-			}
-			sum = finding{state: state, since: p.since, exact: p.exact}
-		} else if p.exact && p.since.Before(sum.since) {
+			first, sum = p, finding{state: state, since: p.since, exact: p.exact}
+			continue
+		}
+		if fetch.ComparePartitions(p.tp, first.tp) < 0 {
+			first = p
+		}
+		if p.exact && p.since.Before(sum.since) {
 			sum.since = p.since
 		}
 	}
-	if n > 0 {
-		sum.reason = fmt.Sprintf("%d of %d partitions: %s", n, len(v.partitions), first)
+	if n == 0 {
+		return sum, 0
+	}
+	sum.reason = fmt.Sprintf("%d of %d partitions: %v", n, len(v.partitions), first.tp)
+	if first.reason != "" {
+		sum.reason += ": " + first.reason
 	}
 	return sum, n
 }

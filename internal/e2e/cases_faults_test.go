@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -114,6 +115,61 @@ func TestPollKeepsToItsTimeoutWhileTheBrokerIsAway(t *testing.T) {
 				})
 			}
 		}
+	})
+}
+
+// A consumer that reads a log of which it knows more loses its only broker.
+func TestStallIsToldOfUntilTheBrokerIsBack(t *testing.T) {
+	ForEachReleaseAtOnce(t, func(t *testing.T, target *Target) {
+		topic := target.Topic(t, 1)
+		tp := kafka.TopicPartition{Topic: topic}
+		for range 20 {
+			appendTo(t, target, topic, 0, 10) // a batch each
+		}
+		p := proxy.Start(t, target.Bootstrap[0])
+		events := make(chan kafka.Event, 100)
+		cfg := caseConfig()
+		cfg.Dialer, cfg.OnEvent = p.Dial, func(e kafka.Event) { events <- e }
+		cfg.RequestTimeout, cfg.MaxPartitionFetchBytes, cfg.MaxBufferedBytes = time.Second, 100, 1000
+		next := func() kafka.Event {
+			for {
+				select {
+				case e := <-events:
+					switch e.(type) {
+					case kafka.EventPartitionStalled, kafka.EventPartitionResumed:
+						return e
+					}
+				default:
+					return nil
+				}
+			}
+		}
+		c := newConsumer(t, target, cfg)
+		require.NoError(t, c.Assign(tp))
+		first, errs := pollUntil(t, c, 20*time.Second, func(got []kafka.Record) bool { return len(got) >= 10 })
+		require.Empty(t, errs)
+		p.Refuse()
+		away := time.Now()
+		rest, _ := pollUntil(t, c, 15*time.Second, func([]kafka.Record) bool {
+			h, err := c.Health()
+			require.NoError(t, err)
+			return h.State == kafka.HealthStalled
+		})
+		require.GreaterOrEqual(t, time.Since(away), 3*cfg.RequestTimeout)
+		h, err := c.Health()
+		require.NoError(t, err)
+		require.Equal(t, kafka.HealthStalled, h.State, h.Reason)
+		require.Positive(t, h.Partitions[tp].Lag)
+		require.Equal(t, tp, next().(kafka.EventPartitionStalled).TopicPartition)
+		require.Nil(t, next(), "it is told once")
+
+		p.Allow(t)
+		more, _ := pollUntil(t, c, 20*time.Second, func(got []kafka.Record) bool { return len(first)+len(rest)+len(got) >= 200 })
+		require.Equal(t, span(0, 200), offsets(slices.Concat(first, rest, more)))
+		require.Equal(t, tp, next().(kafka.EventPartitionResumed).TopicPartition)
+		h, err = c.Health()
+		require.NoError(t, err)
+		require.Equal(t, kafka.HealthOK, h.State, h.Reason)
 	})
 }
 

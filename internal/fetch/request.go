@@ -188,7 +188,7 @@ func (q *Request) matches(m *member, part *protocol.FetchedPartition) bool {
 
 // sortMembers puts members of one topic beside each other.
 func sortMembers(members []*member) {
-	slices.SortFunc(members, func(a, b *member) int { return comparePartitions(a.tp, b.tp) })
+	slices.SortFunc(members, func(a, b *member) int { return ComparePartitions(a.tp, b.tp) })
 }
 
 func (m *member) dropChunks() {

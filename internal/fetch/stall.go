@@ -215,12 +215,11 @@ const (
 	StandingFault                 // stopped by Err until a seek
 )
 
-// Standings returns how all partitions are doing, sorted.
+// Standings returns how all partitions are doing.
 func (t *Table) Standings() []Standing {
 	t.syncLive()
 	list := make([]Standing, 0, len(t.parts))
-	for _, tp := range t.Assigned() {
-		p := t.parts[tp]
+	for tp, p := range t.parts {
 		s := Standing{TP: tp, Kind: t.standing(p), Err: p.lastErr, Position: p.position, Lag: -1, Came: p.came}
 		if lag, known := t.Lag(p); known {
 			s.Lag = lag

@@ -342,10 +342,11 @@ func (t *Table) report(r Report) { t.reports = append(t.reports, r) }
 
 // SortPartitions sorts by topic and number.
 func SortPartitions(tps []protocol.TopicPartition) {
-	slices.SortFunc(tps, comparePartitions)
+	slices.SortFunc(tps, ComparePartitions)
 }
 
-func comparePartitions(a, b protocol.TopicPartition) int {
+// ComparePartitions orders by topic and number.
+func ComparePartitions(a, b protocol.TopicPartition) int {
 	if c := strings.Compare(a.Topic, b.Topic); c != 0 {
 		return c
 	}
