@@ -81,7 +81,7 @@ var parameterRows = map[string]parameterRow{
 	"APIVersion":                       {python: "api_version", allowed: "0.8.0 to the newest release that is known", proof: "TestAPIVersionBoundsWhatIsUsed"},
 	"APIVersionAutoTimeout":            {python: "api_version_auto_timeout_ms", allowed: atLeastZero, proof: "TestAPIVersionAutoTimeoutBoundsTheQuestionForTheVersion"},
 	"ConnectionsMaxIdle":               {python: "connections_max_idle_ms", allowed: "more than RequestTimeout; negative: never", proof: "TestConnectionsMaxIdleClosesAndUseOpensAgain"},
-	"MetricReporters":                  {python: "metric_reporters", allowed: "none of them nil", proof: "TestReportersHearOfWhatAppearsChangesAndGo"},
+	"MetricReporters":                  {python: "metric_reporters", allowed: "none of them nil", proof: "TestReportersHearOfWhatAppearsChangesAndGoes"},
 	"MetricsNumSamples":                {python: "metrics_num_samples", allowed: atLeastZero, proof: "TestTheSampleWindowsChangeARate"},
 	"MetricsSampleWindow":              {python: "metrics_sample_window_ms", allowed: atLeastZero, proof: "TestTheSampleWindowsChangeARate"},
 	"IncludeInternalTopics":            {python: "exclude_internal_topics", allowed: aBoolean, proof: "TestIncludeInternalTopicsLetsAPatternMatchThem"},
