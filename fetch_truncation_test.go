@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -316,19 +317,32 @@ func TestOldBrokersGetMoreRoomForALargeMessage(t *testing.T) {
 	}
 }
 
+// Below Fetch v3 a broker cuts the message; later ones send it whole.
 func TestMessageTooLargeForAnyAnswerIsAnError(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
-		b.Append("t", 0, batch.Message{Offset: 0, Value: make([]byte, 2<<20)}.Bytes(), 0)
-		b.Append("t", 0, batch.Message{Offset: 1, Value: []byte("small")}.Bytes(), 1)
-		cfg := fast(b)
-		cfg.ReceiveMessageMaxBytes, cfg.FetchMaxBytes, cfg.MaxPartitionFetchBytes = 3<<19, 400_000, 100_000
-		c := reader(t, cfg, tp0)
-		_, err := c.Poll(t.Context(), 5*time.Second)
-		var large *BatchTooLargeError
-		require.ErrorAs(t, err, &large)
-		require.Zero(t, large.BatchOffset)
-		require.Zero(t, position(t, c, tp0))
-		require.NoError(t, c.Seek(tp0, 1))
-		require.Equal(t, []int64{1}, offsetsOf(pollN(t, c, 1)))
-	}, testbroker.WithVersions(versionsUpTo(2, 5)))
+	for _, fetch := range []int16{2, 3, 11, protocol.FetchMaxVersion} {
+		t.Run(fmt.Sprintf("Fetch v%d", fetch), func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, b *testbroker.Cluster) {
+				b.Append("t", 0, batch.Message{Offset: 0, Value: make([]byte, 2<<20)}.Bytes(), 0)
+				b.Append("t", 0, batch.Message{Offset: 1, Value: []byte("small")}.Bytes(), 1)
+				b.Append("t", 1, batch.Message{Offset: 0, Value: []byte("beside")}.Bytes(), 0)
+				cfg := fast(b)
+				cfg.ReceiveMessageMaxBytes, cfg.FetchMaxBytes, cfg.MaxPartitionFetchBytes = 3<<19, 400_000, 100_000
+				c := reader(t, cfg, tp0, TopicPartition{Topic: "t", Partition: 1})
+				var large *BatchTooLargeError
+				var beside int
+				for deadline := time.Now().Add(5 * time.Second); large == nil || beside == 0; {
+					require.True(t, time.Now().Before(deadline), "%d records, error %v", beside, large)
+					got, err := c.Poll(t.Context(), time.Second)
+					require.True(t, err == nil || errors.As(err, &large), "%v", err)
+					if err == nil {
+						beside += got.Len()
+					}
+				}
+				require.Zero(t, large.BatchOffset)
+				require.Zero(t, position(t, c, tp0))
+				require.NoError(t, c.Seek(tp0, 1))
+				require.Equal(t, []int64{1}, offsetsOf(pollN(t, c, 1)))
+			}, testbroker.WithVersions(versionsUpTo(fetch, 5)))
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -165,7 +166,8 @@ func (l *Link) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) 
 // body appends to dst, and calls read on the same goroutine when the answer's
 // header was read: r then ends where the answer does. Bytes that read leaves
 // are an error. The errors are those of Do, and every one of read, after which
-// the link is closed too, because where the next answer begins is lost.
+// the link is closed too, because where the next answer begins is lost. An answer
+// may be longer than Config.MaxFrame: what to do about that is for read to decide.
 // Timeout bounds the whole exchange; zero or less means Config.RequestTimeout.
 func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, body func(dst []byte) []byte,
 	read func(r *protocol.Reader) error, timeout time.Duration,
@@ -186,7 +188,9 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 			return l.fail(OpWrite, err)
 		}
 		l.meter.Sent(len(frame))
+		l.reader.SetMax(math.MaxInt32)
 		err := l.readHeader(answerHeader{key: key, version: version, id: id, flexible: flexible})
+		l.reader.SetMax(l.cfg.MaxFrame)
 		if err == nil {
 			err = read(l.reader)
 		}

@@ -94,7 +94,11 @@ func (t *Table) applyRequest(q *Request, sound bool, now time.Time) {
 	q.room = 0
 	t.stirred = true
 	for _, m := range q.answered {
-		if sound && !m.void() {
+		switch {
+		case m.void():
+		case m.answer.tooLong > 0: // which is why none of the answer was taken in
+			t.refuseBatch(m.p, m.answer.tooLong)
+		case sound:
 			t.applyAnswer(m.p, &m.answer, now)
 		}
 		m.dropChunks()
@@ -122,6 +126,8 @@ func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
 		t.touch(p)
 	case a.need > 0:
 		t.cutShort(p, a)
+	case a.uncapped && a.highWatermark > p.fetchOffset && !p.undecoded():
+		t.enlarge(p)
 	}
 	if p.follower >= 0 && p.source == p.follower && a.preferred < 0 {
 		p.strayed = 0
@@ -138,6 +144,7 @@ func (t *Table) addChunks(p *Partition, a *answer) {
 		a.chunks[i] = chunk{}
 	}
 	a.chunks = a.chunks[:0]
+	t.endEnlarged(p)
 	p.came = t.now
 	if p.wait.stalled {
 		t.unwatched = true
@@ -167,7 +174,7 @@ func (p *Partition) epochAfter(said int32) int32 {
 // is larger than what was asked for (KIP-74): more is asked for. Otherwise the length in
 // its header is wrong.
 func (t *Table) cutShort(p *Partition, a *answer) {
-	most := t.limits.MaxFrameBytes - frameMargin
+	most := t.largestBatch()
 	switch {
 	case a.whole || a.need <= int(p.size) && a.uncapped:
 		t.decodeFault(p, &protocol.BatchError{
@@ -175,12 +182,51 @@ func (t *Table) cutShort(p *Partition, a *answer) {
 			Err: fmt.Errorf("%w: batch of %d bytes was cut", protocol.ErrCorrupt, a.need),
 		})
 	case a.need > int(most) && a.uncapped:
-		t.fault(p, &SizeError{Offset: p.fetchOffset, Size: a.need, Limit: most})
+		t.refuseBatch(p, a.need)
 	default:
 		p.size = max(p.size, min(int32(a.need), most))
 		t.touch(p)
 	}
 }
+
+// refuseBatch acts on a batch that no answer may hold, once all before it is decoded.
+func (t *Table) refuseBatch(p *Partition, size int) {
+	if p.undecoded() {
+		p.waitDecode = true
+		t.touch(p)
+		return
+	}
+	t.fault(p, &SizeError{Offset: p.fetchOffset, Size: size, Limit: t.largestBatch()})
+}
+
+// enlarge asks for more of a partition that answered with nothing. Where brokers up to
+// 2.8 cut a batch for a Fetch before v3, those of 3.x leave it out. One that is larger
+// than any answer cannot be told there from offsets that compaction took away.
+func (t *Table) enlarge(p *Partition) {
+	const factor = 8 // each time costs a fetch that brings nothing
+	most := t.largestBatch()
+	if p.size >= most {
+		return
+	}
+	p.size, p.enlarged = int32(min(int64(p.size)*factor, int64(most))), true
+	t.touch(p)
+}
+
+// endEnlarged goes back to the usual size: an answer to an old Fetch may be as large as
+// what was asked for.
+func (t *Table) endEnlarged(p *Partition) {
+	if p.enlarged {
+		p.size, p.enlarged = t.limits.MaxPartitionFetchBytes, false
+	}
+}
+
+// mayNotFit tells whether an answer may have left a partition out because its next batch
+// is larger than what was asked for.
+func (t *Table) mayNotFit(p *Partition, version int16) bool {
+	return version < cappedVersion && p.size < t.largestBatch()
+}
+
+func (t *Table) largestBatch() int32 { return t.limits.MaxFrameBytes - frameMargin }
 
 // frameMargin is what an answer needs besides the one batch.
 const frameMargin = 64 << 10

@@ -31,7 +31,7 @@ func (t *Table) fallBehind(p *Partition) {
 	}
 	m.behind = true
 	p.home.behind = append(p.home.behind, m)
-	if t.quiet && !p.undecoded() && p.follower < 0 {
+	if t.quiet && !p.undecoded() && p.follower < 0 && !t.mayNotFit(p, p.home.Version) {
 		m.vacant = v
 		if p.home.full && p.suspect.from == v.from && p.suspect.refetched == v.refetched && p.suspect.end > v.from {
 			p.vacant, t.unlocated = p.suspect, true
@@ -58,7 +58,7 @@ func (t *Table) watchVacant(s *Session) {
 		still = append(still, m)
 		told := m.answer.got || s.id != 0 // a session leaves out what has nothing new
 		switch asked := told && m.refetched == p.refetched && m.wire.FetchOffset == p.fetchOffset; {
-		case !t.quiet || !asked || p.undecoded() || p.follower >= 0:
+		case !t.quiet || !asked || p.undecoded() || p.follower >= 0 || t.mayNotFit(p, s.Version):
 			m.vacant = vacancy{}
 		case m.vacant.from == v.from && m.vacant.refetched == v.refetched && m.vacant.end > v.from:
 			if s.full && m.answer.got {
@@ -94,6 +94,7 @@ func (t *Table) VacancyAnswered(l Lookup, localStart int64) {
 		return
 	}
 	p.fetchOffset = v.end
+	t.endEnlarged(p)
 	t.addSegment(p, newLease(protocol.EmptySegment(v.end, -1), nil), 0)
 	t.touch(p)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/testbroker/batch"
 	"github.com/kafkaconsumer/kafka/protocol"
 	"github.com/stretchr/testify/require"
 )
@@ -78,4 +79,33 @@ func TestWithoutSessionsTwoEmptyAnswersAreEnough(t *testing.T) {
 	r.pass()
 	r.drain()
 	require.EqualValues(t, 30, r.position(0))
+}
+
+// Brokers of 3.x leave out a batch that an old Fetch has no room for; older ones cut it.
+func TestEmptyAnswerToAnOldFetchMayMeanThatMoreRoomIsNeeded(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		r := newRig(t, func(l *Limits) { l.MaxFrameBytes = 100 * mib })
+		r.assign(1)
+		var sizes []int32
+		for range 6 {
+			s := r.plan(1, 2)
+			sizes = append(sizes, s.Wire.Topics[0].Partitions[0].MaxBytes)
+			if later && len(sizes) == 3 {
+				r.answer(s, ans{hw: 30, records: batch.Message{Offset: 29, Value: make([]byte, 10*mib)}.Bytes()})
+				break
+			}
+			r.answer(s, ans{hw: 30})
+			r.pass()
+		}
+		if later {
+			require.Equal(t, []int32{mib, 8 * mib, 64 * mib}, sizes)
+			require.Equal(t, []string{"0/29"}, r.drain())
+		} else {
+			const most = 100*mib - frameMargin
+			require.Equal(t, []int32{mib, 8 * mib, 64 * mib, most, most}, sizes[:5], "until no batch can be larger")
+			r.drain()
+			require.EqualValues(t, 30, r.position(0), "there is nothing")
+		}
+		require.EqualValues(t, mib, r.plan(1, 2).Wire.Topics[0].Partitions[0].MaxBytes)
+	}
 }

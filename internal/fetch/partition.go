@@ -86,6 +86,7 @@ type Partition struct {
 	held        bool // being revoked or not yet handed to the application: neither fetched nor handed over
 	full        bool // holds more than its share; left out of requests until half is drained
 	size        int32
+	enlarged    bool // size was raised without knowing what is needed
 
 	chunks      queue[chunk] // fetched, not decoded, in order
 	decoding    bool

@@ -52,6 +52,7 @@ type answer struct {
 	next                                int64 // behind the last whole batch; -1: headers do not tell
 	nextEpoch                           int32
 	need                                int  // size of a first batch that was cut, 0 if none was
+	tooLong                             int  // size of a first batch for which the answer is too long, 0 if it is not
 	whole                               bool // the broker may not cut the first batch
 	uncapped                            bool // nothing but the partition's size can have cut it
 	preferred                           int32
@@ -64,8 +65,10 @@ type answer struct {
 func (a answer) reuse() answer { return answer{chunks: a.chunks[:0]} }
 
 // ReadAnswer reads the answer to q as it arrives. It touches nothing that the Table
-// guards.
+// guards. Of an answer that is too long it reads no records, but finds out which
+// partition's first batch makes it so.
 func ReadAnswer(q *Request, resp *protocol.FetchResponse, r *protocol.Reader) error {
+	length := r.Remaining()
 	if err := resp.Begin(r, q.Version); err != nil {
 		return err
 	}
@@ -83,6 +86,9 @@ func ReadAnswer(q *Request, resp *protocol.FetchResponse, r *protocol.Reader) er
 		if m != nil && m.answer.got {
 			m = nil // answered twice
 		}
+		if length > int(q.longest) && part.RecordBytes > 0 {
+			return q.refuse(m, resp, length)
+		}
 		if m != nil {
 			m.answer.got = true
 			q.answered = append(q.answered, m)
@@ -99,6 +105,21 @@ func ReadAnswer(q *Request, resp *protocol.FetchResponse, r *protocol.Reader) er
 			m.answer.diverges, m.answer.diverging = part.HasDiverging, part.Diverging
 			m.answer.leader = part.CurrentLeader
 		}
+	}
+}
+
+// refuse is how reading an answer ends whose length is more than an answer may have. A
+// broker exceeds the sizes that it was asked for by the first batch that it sends, and
+// by no other (KIP-74).
+func (q *Request) refuse(m *member, resp *protocol.FetchResponse, length int) error {
+	h, err := protocol.ParseBatchHeader(resp.PeekBatch(min(protocol.BatchPeek, resp.RecordsLeft())))
+	if err == nil && m != nil && h.Size > int(q.longest-frameMargin) && h.Size <= resp.RecordsLeft() {
+		m.answer.got, m.answer.tooLong = true, h.Size
+		q.answered = append(q.answered, m)
+	}
+	return &protocol.MalformedError{
+		API: protocol.APIName(protocol.KeyFetch), Field: "length", Offset: -1,
+		Reason: fmt.Sprintf("%d is more than the %d bytes allowed", length, q.longest),
 	}
 }
 

@@ -26,6 +26,7 @@ type Request struct {
 	byKey    map[protocol.TopicPartition]*member
 	answered []*member
 	room     int64 // reserved until the answer is applied
+	longest  int32 // that the answer may be, in bytes
 	guess    int   // index in members where the next partition of the answer may be
 
 	parts     []protocol.FetchPartition // what Wire.Topics is cut from

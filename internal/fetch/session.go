@@ -179,7 +179,7 @@ func (t *Table) Plan(s *Session, version int16, now time.Time) bool {
 		s.Wire.SessionID, s.Wire.SessionEpoch = 0, -1
 	}
 	s.Wire.MaxBytes = int32(limit)
-	s.room = limit
+	s.room, s.longest = limit, t.limits.MaxFrameBytes
 	t.reserved += limit
 	t.version = version
 	s.busy, s.asked = true, now

@@ -18,7 +18,7 @@ func (t *Table) PlanSide(q *Request, s *Session, version int16, now time.Time) (
 	if due := s.asked.Add(longPoll); now.Before(due) {
 		return false, due
 	}
-	q.Version = version
+	q.Version, q.longest = version, t.limits.MaxFrameBytes
 	for _, p := range s.dirty {
 		if p.home == s && p.topicID == ([16]byte{}) {
 			q.Version = min(q.Version, topicIDVersion-1)

@@ -42,7 +42,7 @@ var features = []feature{
 	{name: "compacted topic", since: "0.8.1", test: compactedTopic},
 	{name: "small fetches", test: smallFetches},
 	{name: "a record larger than a fetch", test: aRecordLargerThanAFetch},
-	{name: "a record larger than an answer may be", before: "3.0", test: aRecordLargerThanAnAnswerMayBe},
+	{name: "a record larger than an answer may be", test: aRecordLargerThanAnAnswerMayBe},
 	{name: "assignment by hand", test: assignmentByHand},
 	{name: "offsets by time", since: "0.10.1", test: offsetsByTime},
 	{name: "no offsets by time", before: "0.10.1", test: noOffsetsByTime},
