@@ -28,7 +28,7 @@ func fast(b *testbroker.Cluster) Config {
 }
 
 // open returns a consumer that is closed with the test.
-func openConsumer(t *testing.T, cfg Config) *Consumer {
+func openConsumer(t testing.TB, cfg Config) *Consumer {
 	t.Helper()
 	c, err := NewConsumer(t.Context(), cfg)
 	require.NoError(t, err)

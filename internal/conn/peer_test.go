@@ -21,7 +21,7 @@ var testAddr = Addr{Host: "broker.test", Port: 9092}
 
 // peers plays a broker by a script per connection, over connections in memory.
 type peers struct {
-	t      *testing.T
+	t      testing.TB
 	script func(p *peer)
 
 	mu    sync.Mutex
@@ -34,7 +34,7 @@ type peers struct {
 }
 
 // newPeers runs script on a goroutine of its own for each connection.
-func newPeers(t *testing.T, script func(p *peer)) *peers {
+func newPeers(t testing.TB, script func(p *peer)) *peers {
 	ps := &peers{t: t, script: script}
 	t.Cleanup(ps.close)
 	return ps
@@ -96,7 +96,7 @@ func (ps *peers) dialled() []time.Time {
 
 // peer is the broker's side of one connection.
 type peer struct {
-	t      *testing.T
+	t      testing.TB
 	number int // of the connection, from 0
 	addr   string
 	net.Conn
@@ -218,7 +218,7 @@ func throttled(d time.Duration) *kmsg.HeartbeatResponse {
 	return resp
 }
 
-func openLink(t *testing.T, cfg *Config) *Link {
+func openLink(t testing.TB, cfg *Config) *Link {
 	t.Helper()
 	l, err := Dial(t.Context(), cfg, 1, testAddr)
 	require.NoError(t, err)

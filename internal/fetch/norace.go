@@ -4,5 +4,5 @@ package fetch
 
 func poison([]byte) {}
 
-// maxTracked slabs are 8 MiB.
-const maxTracked = 16
+// maxTracked slabs are 6 MiB.
+const maxTracked = 12

@@ -185,6 +185,17 @@ type top struct {
 
 func (r *rig) read(q *Request, t top, answers []ans) *protocol.FetchResponse {
 	r.t.Helper()
+	reader := protocol.NewReader(bytes.NewReader(frame(q, t, answers)), 4096)
+	reader.SetMax(1 << 30)
+	_, err := reader.Frame()
+	require.NoError(r.t, err)
+	out := new(protocol.FetchResponse)
+	require.NoError(r.t, ReadAnswer(q, out, reader))
+	return out
+}
+
+// frame is an answer to q as it comes over the wire.
+func frame(q *Request, t top, answers []ans) []byte {
 	resp := kmsg.NewPtrFetchResponse()
 	resp.Version, resp.ErrorCode = q.Version, int16(t.code)
 	resp.SessionID = 77
@@ -205,14 +216,7 @@ func (r *rig) read(q *Request, t top, answers []ans) *protocol.FetchResponse {
 		resp.Topics = append(resp.Topics, topic)
 	}
 	body := resp.AppendTo(nil)
-	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
-	reader := protocol.NewReader(bytes.NewReader(frame), 4096)
-	reader.SetMax(1 << 30)
-	_, err := reader.Frame()
-	require.NoError(r.t, err)
-	out := new(protocol.FetchResponse)
-	require.NoError(r.t, ReadAnswer(q, out, reader))
-	return out
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
 // answer answers the session's request.
