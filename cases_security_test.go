@@ -827,6 +827,8 @@ func TestNoSecretGetsOut(t *testing.T) {
 						b.CutConns(1)
 						_, err := c.Poll(t.Context(), time.Second)
 						print(c, struct{ C *Consumer }{c}, []any{c}, err)
+						measured, err := c.Metrics()
+						print(measured, err)
 						func() {
 							defer func() { print(recover()) }()
 							panic(fmt.Sprintf("%+v %v", c, cfg))

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -470,5 +471,48 @@ func TestMetricsAreSortedAndTagged(t *testing.T) {
 		require.Contains(t, names, MetricName{"consumer-fetch-manager-metrics", "records-lag", "client-id=me,partition=0,topic=t"})
 		require.Contains(t, names, MetricName{"consumer-node-metrics", "request-rate", "client-id=me,node-id=node-1"})
 		require.Contains(t, names, MetricName{"kafka-metrics-count", "count", "client-id=me"})
+	})
+}
+
+// Somebody looks at the metrics all the time while others read, seek and change what is
+// assigned: the race detector is the judge, and nothing is counted twice or lost.
+func TestMetricsAreLookedAtWhileOthersRead(t *testing.T) {
+	realTime(t, 2, func(t *testing.T, b *testbroker.Cluster) {
+		const n = 2000
+		for p := range int32(2) {
+			b.Produce("t", p, numberedRecords(n/2)...)
+		}
+		c := reader(t, fast(b), tp0, TopicPartition{Topic: "t", Partition: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		var looks sync.WaitGroup
+		for range 2 {
+			looks.Go(func() {
+				last := 0.0
+				for ctx.Err() == nil {
+					list, err := c.Metrics()
+					if err != nil {
+						t.Error(err)
+					}
+					for _, m := range list {
+						if m.Name.Name == "records-consumed-total" && !strings.Contains(m.Name.Tags, "topic") {
+							if m.Value < last || m.Value > n {
+								t.Errorf("%v records behind %v", m.Value, last)
+							}
+							last = m.Value
+						}
+					}
+				}
+			})
+		}
+		got := 0
+		for _, err := range c.Records(t.Context()) {
+			require.NoError(t, err)
+			if got++; got == n {
+				break
+			}
+		}
+		cancel()
+		looks.Wait()
+		require.EqualValues(t, n, measured(t, c)["records-consumed-total"])
 	})
 }

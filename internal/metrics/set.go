@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type Set struct {
 // New returns a Set for a consumer, which is a member of a group or is not. now is the
 // clock by which what it measures is dated.
 func New(w Windows, clientID string, grouped bool, now func() time.Time) *Set {
+	w.Samples = int(min(int64(w.Samples), math.MaxInt64/int64(w.Length))) // so that all of them together are a time
 	s := &Set{windows: w, clientID: clientID, grouped: grouped, now: now, origin: now(), nodes: make(map[int32]*Node)}
 	s.Client.init(s)
 	s.Fetch.init(s)
