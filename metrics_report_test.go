@@ -131,7 +131,9 @@ func TestASlowReporterKeepsNobodyWaiting(t *testing.T) {
 		cfg := fast(b)
 		cfg.MetricReporters = []MetricReporter{slow, other}
 		produceWide(b, "t", 0, 30)
-		c := reader(t, cfg, tp0)
+		c := openConsumer(t, cfg)
+		synctest.Wait() // the reporters have looked
+		require.NoError(t, c.Assign(tp0))
 		pollN(t, c, 30)
 		time.Sleep(31 * time.Second)
 		require.Less(t, time.Since(slow.start), 32*time.Second, "reading waits for no reporter")

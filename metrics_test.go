@@ -208,6 +208,25 @@ func TestLagFollowsSeeksAndIsNeverNegative(t *testing.T) {
 	})
 }
 
+func TestGreatestLagIsThatOfTheWindows(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		b.Produce("t", 0, numberedRecords(100)...)
+		c := reader(t, fast(b), tp0)
+		for _, records := range []int{10, 30} { // two minutes apart, so that nothing is left of the first
+			r, err := c.PollMax(t.Context(), time.Second, records)
+			require.NoError(t, err)
+			require.Equal(t, records, r.Len())
+			m := measured(t, c)
+			lag := 100 - float64(position(t, c, tp0))
+			require.Equal(t, lag, m["records-lag-max"])
+			require.Equal(t, lag, m["records-lag-max"+ofTP0])
+			require.Equal(t, lag, m["records-lag-avg"+ofTP0])
+			require.Equal(t, 100-lag, m["records-lead-min"])
+			time.Sleep(2 * time.Minute)
+		}
+	})
+}
+
 func TestLagOfAPausedPartitionSaysHowOldItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := testbroker.New(t)

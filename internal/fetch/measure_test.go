@@ -54,6 +54,8 @@ func TestAnAnswerToARequestWithoutThePartitionTellsNothingOfIt(t *testing.T) {
 	r := newRig(t, withMetrics)
 	r.assign(2)
 	r.fetch(ans{partition: 0}, ans{partition: 1})
+	r.wait(time.Minute)
+	r.fetch() // it has not changed
 	r.table.SetPaused(r.p(0), true)
 	r.wait(time.Second)
 	r.fetch()
