@@ -98,6 +98,7 @@ func TestCluster(t *testing.T) {
 		{"leaders that move", testMoves},
 		{"a leader that is killed and comes back", testKilledLeader},
 		{"a leader that freezes and thaws", testFrozenLeader},
+		{"faults of the coordinator and others", testRecovery},
 		{"an unclean election that truncates the log", testUncleanElection},
 		{"all brokers freeze and thaw", testAllFrozen},
 		{"all brokers are gone and come back elsewhere", testAllMoved},

@@ -1,0 +1,405 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
+	"github.com/kafkaconsumer/kafka/internal/e2e/proxy"
+)
+
+var peersFlag = flag.Bool("peers", false, "measure how franz-go recovers, too; see TestCluster, with -v")
+
+// recoverySession is long enough that no fault lasts as long, so that nobody has a
+// reason to join again.
+const recoverySession = 15 * time.Second
+
+// A fault is something that happens to one node, or to the connections.
+type fault struct {
+	name string
+	// coordinator: it happens to the group's coordinator, which leads partition 0. Else to
+	// the leader of partition 1.
+	coordinator  bool
+	inject, heal func(t *testing.T, f *faulty, s *subject, node int32)
+	affected     []int // partitions
+}
+
+var (
+	freeze = func(_ *testing.T, f *faulty, _ *subject, node int32) { f.brokers.Pause(node) }
+	thaw   = func(_ *testing.T, f *faulty, _ *subject, node int32) { f.brokers.Continue(node) }
+	kill   = func(_ *testing.T, f *faulty, s *subject, node int32) {
+		f.brokers.Kill(node)
+		s.proxies[node-1].Refuse()
+	}
+	restart = func(t *testing.T, f *faulty, s *subject, node int32) {
+		f.brokers.Restart(t, node)
+		s.proxies[node-1].Allow(t)
+	}
+	cut = func(_ *testing.T, _ *faulty, s *subject, _ int32) {
+		for _, p := range s.proxies {
+			p.Cut()
+		}
+	}
+	nothing = func(*testing.T, *faulty, *subject, int32) {}
+)
+
+var faults = []fault{
+	{"coordinator frozen", true, freeze, thaw, []int{0}},
+	{"coordinator killed", true, kill, restart, []int{0}},
+	{"other broker killed", false, kill, restart, []int{1}},
+	{"connections cut", true, cut, nothing, []int{0, 1, 2}},
+}
+
+// A recovery is how long what stood still while a fault lasted.
+type recovery struct {
+	client, fault        string
+	affected, unaffected time.Duration // partitions: the longest time without a record
+	noticed              time.Duration // of the affected ones, from the producer's answer to the record
+	heartbeats           time.Duration // the longest time without an answered one
+	sameMember           bool
+	cpu                  float64 // of one core
+}
+
+// testRecovery has each fault happen to a group of one member. B18
+func testRecovery(t *testing.T, f *faulty) {
+	var table []recovery
+	for _, fault := range faults {
+		t.Run(fault.name, func(t *testing.T) {
+			r := recoverFrom(t, f, fault, "kafka", startOurs)
+			table = append(table, r)
+			require.True(t, r.sameMember, "the member keeps its id")
+			require.Less(t, r.heartbeats, recoverySession)
+			require.Less(t, r.noticed, requestTimeout+soon, "from the producer's answer")
+			require.Less(t, r.unaffected, soon, "partitions with healthy leaders")
+			require.Less(t, r.cpu, 0.2, "of one core")
+			if *peersFlag {
+				table = append(table, recoverFrom(t, f, fault, "franz-go", startFranz))
+			}
+		})
+	}
+	t.Log("\n" + recoveryTable(table))
+}
+
+func recoveryTable(table []recovery) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "fault\tclient\taffected partitions stood\tof that after the producer's answer\tother partitions stood\theartbeats stood\tsame member\tCPU")
+	ms := func(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
+	for _, r := range table {
+		unaffected := "-"
+		if r.unaffected > 0 {
+			unaffected = ms(r.unaffected)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%.0f %%\n", r.fault, r.client, ms(r.affected), ms(r.noticed), unaffected, ms(r.heartbeats), r.sameMember, 100*r.cpu)
+	}
+	w.Flush()
+	return b.String()
+}
+
+// recoverFrom has a fault happen to a client and waits until all goes on.
+func recoverFrom(t *testing.T, f *faulty, fault fault, client string, start func(*testing.T, *faulty, *subject)) recovery {
+	s := newSubject(t, f)
+	s.group = f.Unique(t)
+	coordinator := f.coordinator(t, s.group)
+	node, others := coordinator, f.without(coordinator)
+	if !fault.coordinator {
+		node = others[0]
+	}
+	// What the node does not lead has no replica there either: else a healthy leader
+	// would wait for it.
+	leaders := append([]int32{coordinator}, others...)
+	var replicas [][]int32
+	for _, leader := range leaders {
+		follower := slices.IndexFunc(leaders, func(n int32) bool { return n != leader && n != node })
+		replicas = append(replicas, []int32{leader, leaders[follower]})
+	}
+	s.topic = f.topicOn(t, nil, replicas...)
+	s.produce(t, f)
+	start(t, f, s)
+	waitFor(t, "all partitions are consumed", func() bool { return s.goesOn(time.Now().Add(-time.Second)) })
+	waitFor(t, "heartbeats", func() bool { return s.heartbeats() > 0 })
+
+	before, cpu := s.memberID(), cpuTime(t)
+	began := time.Now()
+	s.watch()
+	fault.inject(t, f, s, node)
+	waitFor(t, "records and heartbeats go on", func() bool { return time.Since(began) > time.Second && s.goesOn(began) && s.beats(began) })
+	time.Sleep(time.Second)
+	took := time.Since(began)
+	r := recovery{client: client, fault: fault.name, cpu: (cpuTime(t) - cpu).Seconds() / took.Seconds(), sameMember: s.memberID() == before}
+	for p := range s.partitions {
+		stood := s.stood(p)
+		if slices.Contains(fault.affected, p) {
+			r.affected, r.noticed = max(r.affected, stood), max(r.noticed, s.noticed(p, began))
+		} else {
+			r.unaffected = max(r.unaffected, stood)
+		}
+	}
+	r.heartbeats = s.heartbeatsStood()
+	s.stop()
+	fault.heal(t, f, s, node)
+	waitFor(t, "all replicas are in sync", func() bool {
+		for _, p := range f.Java.DescribeTopic(t, s.topic).Partitions {
+			if len(p.ISR) < len(p.Replicas) {
+				return false
+			}
+		}
+		return true
+	})
+	return r
+}
+
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// coordinator tells which node coordinates a group.
+func (f *faulty) coordinator(t *testing.T, group string) int32 {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(f.brokers.Bootstrap()...))
+	require.NoError(t, err)
+	defer c.Close()
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKey, req.CoordinatorKeys = group, []string{group}
+	var node int32
+	waitFor(t, "a coordinator", func() bool {
+		resp, err := req.RequestWith(t.Context(), c)
+		if err != nil || len(resp.Coordinators) == 0 || resp.Coordinators[0].ErrorCode != 0 {
+			return false
+		}
+		node = resp.Coordinators[0].NodeID
+		return true
+	})
+	return node
+}
+
+func (f *faulty) without(node int32) []int32 {
+	return slices.DeleteFunc([]int32{1, 2, 3}, func(n int32) bool { return n == node })
+}
+
+// A subject is the client that a fault happens to, with what is seen of it. It
+// reaches the brokers by proxies of its own.
+type subject struct {
+	group, topic string
+	proxies      []*proxy.Proxy // of nodes 1 to 3
+	advertised   []string       // where brokers tell it to come to
+	memberID     func() string
+	stops        []func()
+
+	mu         sync.Mutex
+	partitions [3]progress
+	beat       progress
+}
+
+// progress is when something came, and the longest time without.
+type progress struct {
+	last    time.Time
+	longest time.Duration
+	acked   []time.Time // of a partition's records, by offset
+	got     map[int64]time.Time
+}
+
+func (p *progress) step(now time.Time) {
+	if !p.last.IsZero() {
+		p.longest = max(p.longest, now.Sub(p.last))
+	}
+	p.last = now
+}
+
+func newSubject(t *testing.T, f *faulty) *subject {
+	s := &subject{}
+	for node := range int32(faultyNodes) {
+		s.proxies = append(s.proxies, proxy.Start(t, f.brokers.ClientAddr(node+1)))
+		s.advertised = append(s.advertised, f.proxy(node+1).Addr())
+	}
+	for p := range s.partitions {
+		s.partitions[p].got = map[int64]time.Time{}
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// dial connects to the subject's proxy of the node that advertises addr; where it
+// bootstraps from is node 1 to 3 in turn.
+func (s *subject) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	node := max(0, slices.Index(s.advertised, addr))
+	return (&net.Dialer{}).DialContext(ctx, network, s.proxies[node].Addr())
+}
+
+func (s *subject) stop() {
+	for _, stop := range slices.Backward(s.stops) {
+		stop()
+	}
+	s.stops = nil
+}
+
+// beside runs a loop until stop.
+func (s *subject) beside(loop func(ctx context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { loop(ctx) })
+	s.stops = append(s.stops, func() { cancel(); wg.Wait() })
+}
+
+// produce produces to each partition by a producer of its own, so that one without a
+// leader does not hold up the others.
+func (s *subject) produce(t *testing.T, f *faulty) {
+	for p := range s.partitions {
+		s.beside(func(ctx context.Context) {
+			properties := map[string]string{"request.timeout.ms": "2000", "client.id": fmt.Sprint("partition-", p)}
+			for ctx.Err() == nil {
+				f.Java.Produce(t, properties, outside.To(s.topic, int32(p), "", "v")) // ends this goroutine when it fails
+				s.mu.Lock()
+				s.partitions[p].acked = append(s.partitions[p].acked, time.Now())
+				s.mu.Unlock()
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	s.beside(func(ctx context.Context) {
+		var was int64
+		for ctx.Err() == nil {
+			now := s.heartbeats()
+			s.mu.Lock()
+			if now > was {
+				s.beat.step(time.Now())
+			}
+			s.mu.Unlock()
+			was = now
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+}
+
+// heartbeats counts the bytes of answers to heartbeats.
+func (s *subject) heartbeats() (n int64) {
+	for _, p := range s.proxies {
+		n += p.Answered(keyHeartbeat)
+	}
+	return n
+}
+
+// seen takes in a record.
+func (s *subject) seen(partition int32, offset int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	p := &s.partitions[partition]
+	if _, again := p.got[offset]; !again {
+		p.got[offset] = now
+		p.step(now)
+	}
+}
+
+// watch begins to look for the longest times.
+func (s *subject) watch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.partitions {
+		s.partitions[i].longest = 0
+	}
+	s.beat.longest = 0
+}
+
+// goesOn tells whether of each partition a record came whose producer had its
+// answer since then.
+func (s *subject) goesOn(since time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.partitions {
+		p := &s.partitions[i]
+		first := slices.IndexFunc(p.acked, func(at time.Time) bool { return at.After(since) })
+		if _, ok := p.got[int64(first)]; first < 0 || !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// beats tells whether a heartbeat was answered that was sent since then.
+func (s *subject) beats(since time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beat.last.After(since.Add(heartbeat))
+}
+
+func (s *subject) stood(p int) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.partitions[p].longest
+}
+
+func (s *subject) heartbeatsStood() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beat.longest
+}
+
+// noticed is how long the first record took whose producer had its answer since then.
+func (s *subject) noticed(partition int, since time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &s.partitions[partition]
+	first := slices.IndexFunc(p.acked, func(at time.Time) bool { return at.After(since) })
+	return max(0, p.got[int64(first)].Sub(p.acked[first]))
+}
+
+func startOurs(t *testing.T, f *faulty, s *subject) {
+	cfg := caseConfig()
+	cfg.GroupID, cfg.Topics, cfg.SessionTimeout, cfg.Dialer = s.group, []string{s.topic}, recoverySession, s.dial
+	cfg.BootstrapServers = s.advertised
+	c := newConsumer(t, f.Target, cfg)
+	s.memberID = func() string {
+		g, err := c.GroupMetadata()
+		require.NoError(t, err)
+		return fmt.Sprint(g.MemberID, g.GenerationID)
+	}
+	s.stops = append(s.stops, func() { closeConsumer(t, c) })
+	s.beside(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			records, err := c.Poll(ctx, 200*time.Millisecond)
+			if err == nil {
+				for r := range records.All() {
+					s.seen(r.Partition, r.Offset)
+				}
+			}
+		}
+	})
+}
+
+// startFranz starts franz-go's client with the same times.
+func startFranz(t *testing.T, _ *faulty, s *subject) {
+	c, err := kgo.NewClient(kgo.SeedBrokers(s.advertised...), kgo.Dialer(s.dial), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
+		kgo.SessionTimeout(recoverySession), kgo.HeartbeatInterval(heartbeat), kgo.DisableAutoCommit(), kgo.MetadataMaxAge(maxAge),
+		kgo.MetadataMinAge(100*time.Millisecond), kgo.RequestTimeoutOverhead(requestTimeout), kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	require.NoError(t, err)
+	s.memberID = func() string {
+		member, generation := c.GroupMetadata()
+		return fmt.Sprint(member, generation)
+	}
+	s.stops = append(s.stops, c.Close)
+	s.beside(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			c.PollFetches(ctx).EachRecord(func(r *kgo.Record) { s.seen(r.Partition, r.Offset) })
+		}
+	})
+}
