@@ -79,7 +79,7 @@ cross: ## build the library for each platform, vet it for each system
 consumer-check: ## build a module that uses the library; see what it downloads
 	@go run ./internal/ci/consumercheck
 
-SOAK_RELEASES := 4.4.0 3.9.2 2.8.2 1.1.1
+SOAK_RELEASES := 4.4.0 3.9.2 2.8.2 1.1.1 0.9.0.1
 MINUTES       := 10
 
 soak: ## groups with other clients, members killed at random: MINUTES on each release, or on V

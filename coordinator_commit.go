@@ -35,6 +35,7 @@ type commitCall struct {
 	owned      map[TopicPartition]uint64 // which taking over of the partitions it is about
 	deadline   time.Time                 // until which an async commit waits for the coordinator
 	finish     func(err error)           // called once, by commitLoop or on its end
+	ended      chan struct{}             // closed when it was finished, or its caller has gone
 
 	topics map[TopicPartition][16]byte // ids of the topics that the offsets are of
 
@@ -77,6 +78,7 @@ func (co *coordinator) commitAndWait(ctx context.Context, what commitment, last 
 	if !co.commits.remove(call) {
 		return <-done // it ended at the same time, or is being finished now
 	}
+	close(call.ended)
 	if cause := co.commits.causeOf(call); cause != nil {
 		return co.groupError("OffsetCommit", fmt.Errorf("%w: %w", ctx.Err(), cause))
 	}
@@ -100,8 +102,17 @@ func (co *coordinator) commitUnawaited(what commitment, done func(error)) {
 // flush waits until the commits so far have ended, unless the coordinator is not
 // known.
 func (co *coordinator) flush(ctx context.Context) {
-	if co.lookup.get().known && !co.commits.empty() {
-		_ = co.commitSync(ctx, commitment{})
+	if !co.lookup.get().known {
+		return
+	}
+	for _, call := range co.commits.all() {
+		select {
+		case <-call.ended:
+		case <-ctx.Done():
+			return
+		case <-co.ctx.Done():
+			return
+		}
 	}
 }
 
@@ -109,7 +120,7 @@ func (co *coordinator) flush(ctx context.Context) {
 func (co *coordinator) newCommit(what commitment, finish func(error)) *commitCall {
 	now := co.now.Load()
 	call := &commitCall{
-		finish: finish, offsets: maps.Clone(what.offsets), failed: map[TopicPartition]error{},
+		finish: finish, ended: make(chan struct{}), offsets: maps.Clone(what.offsets), failed: map[TopicPartition]error{},
 		topics: idsOf(what, co.cl.Metadata()),
 	}
 	call.memberID, call.generation = now.committer()
@@ -215,5 +226,6 @@ func (q *commitQueue) due(now time.Time) (calls []*commitCall, next time.Time) {
 func (q *commitQueue) finish(call *commitCall, err error) {
 	if q.remove(call) {
 		call.finish(err)
+		close(call.ended)
 	}
 }

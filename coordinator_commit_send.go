@@ -56,6 +56,7 @@ func (co *coordinator) endCommits() {
 	q.mu.Unlock()
 	for _, c := range calls {
 		c.finish(ErrClosed)
+		close(c.ended)
 	}
 }
 

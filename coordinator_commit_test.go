@@ -389,6 +389,21 @@ func TestOffsetsAreCommittedWhilePartitionsAreRevoked(t *testing.T) {
 	})
 }
 
+func TestFlushWaitsForCommitsThatAreTriedAgain(t *testing.T) {
+	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
+		m := newTestMember(t, tb, nil).subscribe("t").run()
+		m.awaitOwned(4)
+		tb.On(protocol.KeyOffsetCommit).Once().Fail(int16(protocol.CoordinatorLoadInProgress))
+		ended := make(chan error, 1)
+		go func() { ended <- m.co.commit(timeoutOf(t, time.Minute), offsets(inTopic(0), 1)) }()
+		require.True(t, tb.WaitRequest(protocol.KeyOffsetCommit, 1, time.Second))
+		time.Sleep(10 * time.Millisecond)
+		m.co.flush(timeoutOf(t, time.Second))
+		require.Equal(t, int64(1), committedOffset(tb, 0))
+		require.NoError(t, <-ended)
+	})
+}
+
 func TestACommitOfAnOlderGenerationIsNotSent(t *testing.T) {
 	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
 		m := newTestMember(t, tb, nil).subscribe("t").run()

@@ -57,18 +57,30 @@ func program(t testing.TB, c *broker.Cluster, kind, group, topic string, strateg
 			"partition.assignment.strategy": javaStrategies(strategies),
 		})
 	case pythonic:
-		return python.Program(t, c.Bootstrap(), group, topic, python.Options{
+		o := python.Options{
 			"session_timeout_ms": sessionTimeout.Milliseconds(), "heartbeat_interval_ms": heartbeat.Milliseconds(),
 			"auto_commit_interval_ms": autoCommit.Milliseconds(), "partition_assignment_strategy": strategies,
-		})
+		}
+		if isOld(c) {
+			o["api_version"] = []int{0, 9}
+		}
+		return python.Program(t, c.Bootstrap(), group, topic, o)
 	case confluent:
-		return python.ConfluentProgram(t, c.Bootstrap(), group, topic, python.Options{
+		o := python.Options{
 			"session.timeout.ms": sessionTimeout.Milliseconds(), "heartbeat.interval.ms": heartbeat.Milliseconds(),
 			"auto.commit.interval.ms": autoCommit.Milliseconds(), "partition.assignment.strategy": strings.Join(strategies, ","),
-		})
+		}
+		if isOld(c) {
+			o["api.version.request"], o["broker.version.fallback"] = false, c.Version
+		}
+		return python.ConfluentProgram(t, c.Bootstrap(), group, topic, o)
 	}
 	panic("no member of kind " + kind)
 }
+
+// isOld tells whether clients must be told the release, which such a broker cannot
+// tell itself.
+func isOld(c *broker.Cluster) bool { return broker.Before(c.Version, "0.10") }
 
 func ms(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
@@ -92,6 +104,9 @@ func ourProgram(t testing.TB, c *broker.Cluster, group, topic string, strategies
 		Read:    pick(rnd, readPoll, readIterator, readChannel),
 		Commit:  pick(rnd, commitAuto, commitAuto, commitSync, commitAsync),
 		Session: sessionTimeout, Heartbeat: heartbeat, AutoCommit: autoCommit,
+	}
+	if isOld(c) {
+		o.APIVersion = pick(rnd, "", "0.9")
 	}
 	if o.Read == readChannel && o.Commit == commitAuto {
 		o.Commit = commitSync // of a channel the record received last is not committed by itself

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
-	"github.com/kafkaconsumer/kafka/internal/e2e/java"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
 )
@@ -47,7 +46,7 @@ var phases = []phase{
 type gathering struct {
 	t       testing.TB
 	cluster *broker.Cluster
-	java    *java.Driver
+	view    view
 	commits *commitLog
 	kinds   []string // that join
 	phase   phase
@@ -80,7 +79,7 @@ func (g *gathering) strategiesOf(string) []string { return pick(g.rnd, g.phase.o
 // run has members come and go for d.
 func (g *gathering) run(d time.Duration) {
 	g.t.Helper()
-	g.java.CreateTopic(g.t, g.topic, topicPartitions, nil)
+	g.view.CreateTopic(g.t, g.topic, topicPartitions, nil)
 	stop := g.produce()
 	for _, kind := range g.kinds {
 		g.start(kind)
@@ -107,11 +106,8 @@ func (g *gathering) run(d time.Duration) {
 	}
 	g.left.Wait()
 	g.await("the last commits", stuck, func() bool { return g.commits.reached(g.group, ends) })
-	stored := g.java.Committed(g.t, g.group)
-	for p, end := range ends {
-		if got := stored[outside.TopicPartition{Topic: g.topic, Partition: int32(p)}].Offset; got != end {
-			g.ledger.fail("partition %d: committed is %d in the end, of %d", p, got, end)
-		}
+	if stored := g.view.committed(g.t, g.group, g.topic); !slices.Equal(stored, ends) {
+		g.ledger.fail("committed is %v in the end, of %v", stored, ends)
 	}
 }
 
@@ -132,7 +128,7 @@ func (g *gathering) produce() (stop func() []int64) {
 				records = append(records, outside.To(g.topic, int32(p), "k", valueOf(int32(p), next[p])))
 				next[p]++
 			}
-			g.java.Produce(g.t, nil, records...) // ends this goroutine when it fails
+			g.view.produce(g.t, records) // ends this goroutine when it fails
 			now := time.Now()
 			for p := range next {
 				g.ledger.produce(int32(p), 1, now)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
-	"github.com/kafkaconsumer/kafka/internal/e2e/java"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
 )
 
@@ -50,11 +49,11 @@ func TestMixedCompany(t *testing.T) {
 		}
 		t.Logf("again: -release %s -time %v -seed %d", *releaseFlag, *timeFlag, seed)
 		cluster := broker.Start(t, *releaseFlag)
-		driver := java.For(t, cluster)
+		view := viewOf(t, cluster)
 		commits := followCommits(t, cluster.Bootstrap(), *releaseFlag)
 		for i, p := range phases {
 			g := &gathering{
-				t: t, cluster: cluster, java: driver, commits: commits, kinds: kindsFor(*releaseFlag), phase: p,
+				t: t, cluster: cluster, view: view, commits: commits, kinds: kindsFor(*releaseFlag), phase: p,
 				rnd: rand.New(rand.NewPCG(seed, uint64(i))), ledger: newLedger(topicPartitions),
 				logs: logs(t, p), group: p.name, topic: p.name,
 			}
