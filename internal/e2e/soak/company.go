@@ -52,6 +52,9 @@ func program(t testing.TB, c *broker.Cluster, kind, group, topic string, strateg
 	case ours:
 		return ourProgram(t, c, group, topic, strategies, rnd)
 	case console:
+		if isOld(c) {
+			return oldConsole(t, c, group, topic, strategies)
+		}
 		return java.ConsoleProgram(t, c, group, topic, map[string]string{
 			"session.timeout.ms": ms(sessionTimeout), "heartbeat.interval.ms": ms(heartbeat), "auto.commit.interval.ms": ms(autoCommit),
 			"partition.assignment.strategy": javaStrategies(strategies),
@@ -81,6 +84,28 @@ func program(t testing.TB, c *broker.Cluster, kind, group, topic string, strateg
 // isOld tells whether clients must be told the release, which such a broker cannot
 // tell itself.
 func isOld(c *broker.Cluster) bool { return broker.Before(c.Version, "0.10") }
+
+// oldConsole is the console consumer of the broker's own release. It prints values
+// alone, which tell where the record is.
+func oldConsole(t testing.TB, c *broker.Cluster, group, topic string, strategies []string) peer.Program {
+	line, err := broker.JVM(c.Version, "128m")
+	if err != nil {
+		t.Fatalf("start the console consumer: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "consumer.properties")
+	properties := fmt.Sprintf("group.id=%s\nsession.timeout.ms=%s\nheartbeat.interval.ms=%s\nauto.commit.interval.ms=%s\npartition.assignment.strategy=%s\n",
+		group, ms(sessionTimeout), ms(heartbeat), ms(autoCommit), javaStrategies(strategies))
+	if err := os.WriteFile(file, []byte(properties), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line = append(line, "kafka.tools.ConsoleConsumer", "--new-consumer", "--bootstrap-server", strings.Join(c.Bootstrap(), ","),
+		"--topic", topic, "--from-beginning", "--consumer.config", file)
+	return peer.Program{Name: "the console consumer of its time", Args: line, Parse: func(line string) (peer.Event, error) {
+		r := peer.Record{Value: line}
+		_, err := fmt.Sscanf(line, "%d/%d", &r.Partition, &r.Offset)
+		return peer.Event{Record: &r}, err
+	}}
+}
 
 func ms(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -89,6 +90,7 @@ func (m *libraryMember) config() kafka.Config {
 		SessionTimeout: m.Session, HeartbeatInterval: m.Heartbeat, AutoCommitInterval: m.AutoCommit,
 		DisableAutoCommit: m.Commit != commitAuto, AutoOffsetReset: kafka.ResetEarliest,
 		RebalanceListener: kafka.RebalanceListener{OnRevoked: tellAssignment, OnAssigned: tellAssignment, OnLost: tellLost},
+		Logger:            slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		OnEvent:           func(e kafka.Event) { fmt.Fprintf(os.Stderr, "%s event %T %+v\n", time.Now().Format(timeFormat), e, e) },
 	}
 	for _, name := range m.Strategies {
@@ -188,7 +190,7 @@ func (m *libraryMember) commit() error {
 	case commitAsync:
 		err = m.c.CommitAsync(nil, nil)
 	}
-	if _, ok := errors.AsType[*kafka.CommitFailedError](err); ok {
+	if errors.Is(err, kafka.ErrNotAssigned) || errors.As(err, new(*kafka.CommitFailedError)) {
 		return tell(map[string]any{"fault": err.Error()})
 	}
 	return err
