@@ -69,8 +69,10 @@ var faults = []fault{
 type recovery struct {
 	client, fault        string
 	affected, unaffected time.Duration // partitions: the longest time without a record
-	noticed              time.Duration // of the affected ones, from the producer's answer to the record
+	noticed              time.Duration // of the affected ones, the longest time from the producer's answer to the record
 	heartbeats           time.Duration // the longest time without an answered one
+	named                time.Duration // until brokers named another coordinator; 0: they did not
+	beating              time.Duration // from then to the first heartbeat that was answered
 	sameMember           bool
 	cpu                  float64 // of one core
 }
@@ -84,6 +86,7 @@ func testRecovery(t *testing.T, f *faulty) {
 			table = append(table, r)
 			require.True(t, r.sameMember, "the member keeps its id")
 			require.Less(t, r.heartbeats, recoverySession)
+			require.Less(t, r.beating, recoverySession/3+3*time.Second, "from when another coordinator was named")
 			require.Less(t, r.noticed, requestTimeout+soon, "from the producer's answer")
 			require.Less(t, r.unaffected, soon, "partitions with healthy leaders")
 			require.Less(t, r.cpu, 0.2, "of one core")
@@ -98,14 +101,16 @@ func testRecovery(t *testing.T, f *faulty) {
 func recoveryTable(table []recovery) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "fault\tclient\taffected partitions stood\tof that after the producer's answer\tother partitions stood\theartbeats stood\tsame member\tCPU")
-	ms := func(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
-	for _, r := range table {
-		unaffected := "-"
-		if r.unaffected > 0 {
-			unaffected = ms(r.unaffected)
+	fmt.Fprintln(w, "fault\tclient\taffected partitions stood\tof that after the producer's answer\tother partitions stood\theartbeats stood\tof that another coordinator was named\tsame member\tCPU")
+	ms := func(d time.Duration) string {
+		if d == 0 {
+			return "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%.0f %%\n", r.fault, r.client, ms(r.affected), ms(r.noticed), unaffected, ms(r.heartbeats), r.sameMember, 100*r.cpu)
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	for _, r := range table {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%.0f %%\n", r.fault, r.client, ms(r.affected), ms(r.noticed),
+			ms(r.unaffected), ms(r.heartbeats), ms(r.beating), r.sameMember, 100*r.cpu)
 	}
 	w.Flush()
 	return b.String()
@@ -138,7 +143,8 @@ func recoverFrom(t *testing.T, f *faulty, fault fault, client string, start func
 	began := time.Now()
 	s.watch()
 	fault.inject(t, f, s, node)
-	waitFor(t, "records and heartbeats go on", func() bool { return time.Since(began) > time.Second && s.goesOn(began) && s.beats(began) })
+	s.awaitAnother(t, f.brokers.Addr(f.without(node)[0]), coordinator)
+	waitFor(t, "records and heartbeats go on", func() bool { return time.Since(began) > time.Second && s.goesOn(began) && s.beatsAgain(began) })
 	time.Sleep(time.Second)
 	took := time.Since(began)
 	r := recovery{client: client, fault: fault.name, cpu: (cpuTime(t) - cpu).Seconds() / took.Seconds(), sameMember: s.memberID() == before}
@@ -151,6 +157,7 @@ func recoverFrom(t *testing.T, f *faulty, fault fault, client string, start func
 		}
 	}
 	r.heartbeats = s.heartbeatsStood()
+	r.named, r.beating = s.named(began)
 	s.stop()
 	fault.heal(t, f, s, node)
 	waitFor(t, "all replicas are in sync", func() bool {
@@ -172,23 +179,28 @@ func cpuTime(t *testing.T) time.Duration {
 }
 
 // coordinator tells which node coordinates a group.
-func (f *faulty) coordinator(t *testing.T, group string) int32 {
+func (f *faulty) coordinator(t *testing.T, group string) (node int32) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(f.brokers.Bootstrap()...))
+	c, err := kgo.NewClient(kgo.SeedBrokers(f.brokers.Addr(1)))
 	require.NoError(t, err)
 	defer c.Close()
-	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorKey, req.CoordinatorKeys = group, []string{group}
-	var node int32
-	waitFor(t, "a coordinator", func() bool {
-		resp, err := req.RequestWith(t.Context(), c)
-		if err != nil || len(resp.Coordinators) == 0 || resp.Coordinators[0].ErrorCode != 0 {
-			return false
-		}
-		node = resp.Coordinators[0].NodeID
-		return true
+	waitFor(t, "a coordinator", func() (ok bool) {
+		node, ok = coordinatorBy(t.Context(), c.SeedBrokers()[0], group)
+		return ok
 	})
 	return node
+}
+
+// coordinatorBy asks one broker who coordinates a group.
+func coordinatorBy(ctx context.Context, b *kgo.Broker, group string) (int32, bool) {
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKey, req.CoordinatorKeys = group, []string{group}
+	resp, err := b.Request(ctx, req)
+	if err != nil {
+		return 0, false
+	}
+	found := resp.(*kmsg.FindCoordinatorResponse).Coordinators
+	return found[0].NodeID, len(found) == 1 && found[0].ErrorCode == 0
 }
 
 func (f *faulty) without(node int32) []int32 {
@@ -207,6 +219,8 @@ type subject struct {
 	mu         sync.Mutex
 	partitions [3]progress
 	beat       progress
+	beats      []time.Time
+	another    time.Time // when brokers named another coordinator
 }
 
 // progress is when something came, and the longest time without.
@@ -281,6 +295,7 @@ func (s *subject) produce(t *testing.T, f *faulty) {
 			s.mu.Lock()
 			if now > was {
 				s.beat.step(time.Now())
+				s.beats = append(s.beats, s.beat.last)
 			}
 			s.mu.Unlock()
 			was = now
@@ -334,11 +349,40 @@ func (s *subject) goesOn(since time.Time) bool {
 	return true
 }
 
-// beats tells whether a heartbeat was answered that was sent since then.
-func (s *subject) beats(since time.Time) bool {
+// beatsAgain tells whether a heartbeat was answered that was sent since then.
+func (s *subject) beatsAgain(since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.beat.last.After(since.Add(heartbeat))
+}
+
+// awaitAnother asks a healthy broker who coordinates the group until it is another node.
+func (s *subject) awaitAnother(t *testing.T, addr string, was int32) {
+	c, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	require.NoError(t, err)
+	s.beside(func(ctx context.Context) {
+		defer c.Close()
+		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			if now, ok := coordinatorBy(ctx, c.SeedBrokers()[0], s.group); ok && now != was {
+				s.mu.Lock()
+				s.another = time.Now()
+				s.mu.Unlock()
+				return
+			}
+		}
+	})
+}
+
+// named tells how long it took until another coordinator was named, and from then on
+// until a heartbeat was answered; zero when none was.
+func (s *subject) named(since time.Time) (named, beating time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := slices.IndexFunc(s.beats, func(at time.Time) bool { return at.After(s.another) })
+	if s.another.IsZero() || first < 0 {
+		return 0, 0
+	}
+	return s.another.Sub(since), s.beats[first].Sub(s.another)
 }
 
 func (s *subject) stood(p int) time.Duration {
@@ -353,13 +397,17 @@ func (s *subject) heartbeatsStood() time.Duration {
 	return s.beat.longest
 }
 
-// noticed is how long the first record took whose producer had its answer since then.
-func (s *subject) noticed(partition int, since time.Time) time.Duration {
+// noticed is the longest that a record took whose producer had its answer since then.
+func (s *subject) noticed(partition int, since time.Time) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &s.partitions[partition]
-	first := slices.IndexFunc(p.acked, func(at time.Time) bool { return at.After(since) })
-	return max(0, p.got[int64(first)].Sub(p.acked[first]))
+	for offset, acked := range p.acked {
+		if got, ok := p.got[int64(offset)]; ok && acked.After(since) {
+			longest = max(longest, got.Sub(acked))
+		}
+	}
+	return longest
 }
 
 func startOurs(t *testing.T, f *faulty, s *subject) {

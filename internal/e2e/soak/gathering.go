@@ -173,6 +173,10 @@ func (g *gathering) nextKind() string {
 func (g *gathering) leave(m *member) {
 	g.note("%s leaves", m.name)
 	g.forget(m)
+	if broker.Before(g.cluster.Version, "2.2") && g.ledger.of(m.name) == 0 {
+		// One whose JoinGroup is not answered yet has no id to leave with (KIP-394).
+		g.ledger.vanish(time.Now())
+	}
 	g.left.Go(func() {
 		began := time.Now()
 		m.process.Stop(stopGrace)

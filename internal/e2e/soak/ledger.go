@@ -17,7 +17,7 @@ type ledger struct {
 	partitions []account
 	endings    map[string]time.Time           // members that were killed
 	losses     map[string]map[int32]time.Time // partitions that the group took from members
-	kills      []time.Time                    // in order
+	kills      []time.Time                    // in order; see vanish, too
 
 	faults     []string
 	repeats    []repeat
@@ -138,6 +138,14 @@ func (l *ledger) kill(member string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endings[member] = at
+	l.kills = append(l.kills, at)
+}
+
+// vanish takes down that a member goes of which the group may wait for its session,
+// as it does for one that is killed.
+func (l *ledger) vanish(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.kills = append(l.kills, at)
 }
 

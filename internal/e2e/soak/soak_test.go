@@ -110,7 +110,7 @@ func (g *gathering) report(t *testing.T) {
 	g.judge()
 	t.Logf("%s: %d members, %d killed, %d thrown out; %d records, %d consumed again after that, %d received last; %d commits; "+
 		"longest standstill %v (%v with the wait for killed members), longest roll call %v",
-		g.phase.name, g.started, len(l.kills), len(l.losses), records, l.duplicates, l.received, g.commits.of(g.group),
+		g.phase.name, g.started, len(l.endings), len(l.losses), records, l.duplicates, l.received, g.commits.of(g.group),
 		l.standstill.Round(time.Millisecond), l.outage.Round(time.Millisecond), g.rollCall.Round(time.Millisecond))
 	if len(l.faults) > 0 {
 		shown := l.faults[:min(len(l.faults), 20)]
