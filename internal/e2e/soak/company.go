@@ -194,6 +194,7 @@ func (g *gathering) follow(m *member, parse func(string) (peer.Event, error)) {
 		case e.Fault != "":
 			g.note("%s: %s", m.name, e.Fault)
 		default:
+			g.ledger.own(m.name, e.Assigned)
 			g.note("%s has %v", m.name, e.Assigned)
 		}
 	}

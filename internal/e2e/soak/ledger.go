@@ -5,6 +5,7 @@ package soak
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,7 +20,9 @@ type ledger struct {
 	losses     map[string]map[int32]time.Time // partitions that the group took from members
 	kills      []time.Time                    // in order; see vanish, too
 
+	owners     map[int32]string // who said last that it has a partition
 	faults     []string
+	foreign    []string // likewise, of other clients
 	repeats    []repeat
 	duplicates int           // each excused by a kill or a loss
 	received   int           // repeats of what was received last from a channel
@@ -52,7 +55,7 @@ type repeat struct {
 func newLedger(partitions int) *ledger {
 	return &ledger{
 		partitions: make([]account, partitions), endings: map[string]time.Time{},
-		losses: map[string]map[int32]time.Time{}, consumed: map[string]int{},
+		losses: map[string]map[int32]time.Time{}, owners: map[int32]string{}, consumed: map[string]int{},
 	}
 }
 
@@ -89,11 +92,12 @@ func (l *ledger) deliver(member string, partition int32, offset int64, value str
 	a := &l.partitions[partition]
 	d := a.at(int(offset))
 	if d.member == "" {
-		l.advance(a, int(offset), at)
+		l.advance(partition, int(offset), at)
 	} else {
 		l.again(*d, member, partition, offset, at)
 	}
 	*d = delivery{member, at}
+	l.owners[partition] = member
 }
 
 // valueOf is the value of the record at an offset.
@@ -101,7 +105,8 @@ func valueOf(partition int32, offset int64) string { return fmt.Sprintf("%d/%d",
 
 // advance takes down the first delivery of a record, and how long the
 // partition had stood still.
-func (l *ledger) advance(a *account, offset int, at time.Time) {
+func (l *ledger) advance(partition int32, offset int, at time.Time) {
+	a := &l.partitions[partition]
 	if offset < len(a.produced) { // else it came before the producer's answer
 		a.missing--
 		since := a.produced[offset]
@@ -109,16 +114,57 @@ func (l *ledger) advance(a *account, offset int, at time.Time) {
 			since = a.progress
 		}
 		l.outage = max(l.outage, at.Sub(since))
-		for _, kill := range slices.Backward(l.kills) {
-			if kill.After(since) && kill.Before(at) {
-				since = kill
-				break
-			}
-		}
-		l.standstill = max(l.standstill, at.Sub(since))
+		l.stood(partition, l.sinceKill(since, at), at)
 	}
 	a.progress = at
 }
+
+// sinceKill returns when a member was killed last in a time, or its beginning.
+func (l *ledger) sinceKill(since, at time.Time) time.Time {
+	for _, kill := range slices.Backward(l.kills) {
+		if kill.After(since) && kill.Before(at) {
+			return kill
+		}
+	}
+	return since
+}
+
+// stood takes down that a partition stood still.
+func (l *ledger) stood(partition int32, since, at time.Time) {
+	if at.Sub(since) > stuck {
+		what := fmt.Sprintf("partition %d stood still from %s to %s, of %s",
+			partition, since.Format(timeFormat), at.Format(timeFormat), l.owners[partition])
+		if !isOurs(l.owners[partition]) {
+			l.foreign = append(l.foreign, what)
+			return
+		}
+		l.fault("%s", what)
+	}
+	l.standstill = max(l.standstill, at.Sub(since))
+}
+
+// silent takes down that a member consumed nothing for too long.
+func (l *ledger) silent(member string, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	what := fmt.Sprintf("%s consumed nothing for %v", member, d.Round(time.Second))
+	if !isOurs(member) {
+		l.foreign = append(l.foreign, what)
+		return
+	}
+	l.fault("%s", what)
+}
+
+// own takes down which partitions a member says that it has.
+func (l *ledger) own(member string, partitions []int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range partitions {
+		l.owners[p] = member
+	}
+}
+
+func isOurs(member string) bool { return strings.HasPrefix(member, ours) }
 
 // again judges a record that was consumed before.
 func (l *ledger) again(before delivery, member string, partition int32, offset int64, at time.Time) {

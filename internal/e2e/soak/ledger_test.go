@@ -58,6 +58,14 @@ func TestAStandstillCountsFromTheLastKill(t *testing.T) {
 	l.deliver("b", 0, 1, valueOf(0, 1), at(30))
 	require.Equal(t, 4*time.Second, l.standstill)
 	require.Equal(t, 10*time.Second, l.outage)
+	require.Empty(t, l.faults)
+	l.produce(0, 2, at(40))
+	l.own("kafka-python-1", []int32{0})
+	l.deliver("kafka-python-1", 0, 2, valueOf(0, 2), at(60))
+	require.Len(t, l.foreign, 1)
+	l.own("ours-1", []int32{0})
+	l.deliver("ours-1", 0, 3, valueOf(0, 3), at(80))
+	require.Len(t, l.faults, 1, "a standstill of ours")
 }
 
 func TestCommitsThatGoBackwardAreSeen(t *testing.T) {

