@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	startTimeout = 60 * time.Second
+	startTimeout = 2 * time.Minute
 	stopGrace    = 10 * time.Second
 	clusterID    = "b0JzZXJ2ZWRDbHVzdGVyMQ"
 )

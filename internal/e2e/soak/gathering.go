@@ -172,8 +172,9 @@ func (g *gathering) nextKind() string {
 func (g *gathering) leave(m *member) {
 	g.note("%s leaves", m.name)
 	g.forget(m)
-	if broker.Before(g.cluster.Version, "2.2") && g.ledger.of(m.name) == 0 {
-		// One whose JoinGroup is not answered yet has no id to leave with (KIP-394).
+	if broker.Before(g.cluster.Version, "2.2") && g.ledger.of(m.name) == 0 || isOld(g.cluster) && m.kind == console {
+		// One whose JoinGroup is not answered yet has no id to leave with (KIP-394), and the
+		// console consumer of 0.9 does not leave while it joins.
 		g.ledger.vanish(time.Now())
 	}
 	g.left.Go(func() {

@@ -14,6 +14,8 @@ import (
 // produced, and finds what must not be. Its methods may be called from any
 // goroutine.
 type ledger struct {
+	limit time.Duration // that a partition may stand still for
+
 	mu         sync.Mutex
 	partitions []account
 	endings    map[string]time.Time           // members that were killed
@@ -52,8 +54,9 @@ type repeat struct {
 	first, second delivery
 }
 
-func newLedger(partitions int) *ledger {
+func newLedger(partitions int, limit time.Duration) *ledger {
 	return &ledger{
+		limit:      limit,
 		partitions: make([]account, partitions), endings: map[string]time.Time{},
 		losses: map[string]map[int32]time.Time{}, owners: map[int32]string{}, consumed: map[string]int{},
 	}
@@ -131,7 +134,7 @@ func (l *ledger) sinceKill(since, at time.Time) time.Time {
 
 // stood takes down that a partition stood still.
 func (l *ledger) stood(partition int32, since, at time.Time) {
-	if at.Sub(since) > stuck {
+	if at.Sub(since) > l.limit {
 		what := fmt.Sprintf("partition %d stood still from %s to %s, of %s",
 			partition, since.Format(timeFormat), at.Format(timeFormat), l.owners[partition])
 		if !isOurs(l.owners[partition]) {

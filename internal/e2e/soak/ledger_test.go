@@ -15,7 +15,7 @@ func at(seconds float64) time.Time {
 }
 
 func TestARecordMayComeAgainAfterAKillOrALossOnly(t *testing.T) {
-	l := newLedger(2)
+	l := newLedger(2, stuck)
 	deliver := func(member string, partition int32, when float64) {
 		l.deliver(member, partition, 0, valueOf(partition, 0), at(when))
 	}
@@ -36,7 +36,7 @@ func TestARecordMayComeAgainAfterAKillOrALossOnly(t *testing.T) {
 }
 
 func TestRecordsThatNobodyConsumedAreMissing(t *testing.T) {
-	l := newLedger(1)
+	l := newLedger(1, stuck)
 	l.deliver("a", 0, 1, valueOf(0, 1), at(1)) // before the producer had its answer
 	l.produce(0, 3, at(1))
 	require.Equal(t, 2, l.missing())
@@ -49,7 +49,7 @@ func TestRecordsThatNobodyConsumedAreMissing(t *testing.T) {
 }
 
 func TestAStandstillCountsFromTheLastKill(t *testing.T) {
-	l := newLedger(1)
+	l := newLedger(1, stuck)
 	l.produce(0, 1, at(1))
 	l.deliver("a", 0, 0, valueOf(0, 0), at(2))
 	require.Equal(t, time.Second, l.standstill)
