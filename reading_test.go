@@ -326,8 +326,9 @@ func TestChannelEndsWithAFault(t *testing.T) {
 		c := reader(t, fast(b), tp0)
 		n := 0
 		for range c.Messages(t.Context()) {
-			require.NoError(t, c.Err(), "nil while it is open")
-			n++
+			if n++; n < 3 { // it may end while the last record is looked at
+				require.NoError(t, c.Err(), "nil while it is open")
+			}
 		}
 		require.Equal(t, 3, n)
 		requireCorruptAt(t, c.Err(), 3)
