@@ -358,8 +358,8 @@ type Config struct {
 	// Kafka property: client.dns.lookup.
 	ClientDNSLookup ClientDNSLookup
 	// ReceiveMessageMaxBytes bounds one answer of a broker; a larger one closes the
-	// connection. Zero means 100 MB. It must be at least FetchMaxBytes +
-	// MaxPartitionFetchBytes + 1 MiB.
+	// connection, and a batch that makes it so is a *BatchTooLargeError. Zero means
+	// 100 MB. It must be at least FetchMaxBytes + MaxPartitionFetchBytes + 1 MiB.
 	ReceiveMessageMaxBytes int32
 	// DefaultAPITimeout bounds each blocking call whose context has no deadline,
 	// but Poll, Records and Messages. Zero means 60s.

@@ -28,6 +28,7 @@ func (e *env) open(t *testing.T, cfg kafka.Config) *kafka.Consumer {
 	if cfg.AutoOffsetReset == (kafka.OffsetReset{}) {
 		cfg.AutoOffsetReset = kafka.ResetEarliest
 	}
+	cfg.APIVersionAutoTimeout = 20 * time.Second // on a busy machine brokers take their time
 	cfg.DisableAutoCommit = cfg.AutoCommitInterval == 0
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)) // shown with the test, when it fails

@@ -51,7 +51,7 @@ func (e *env) openAndClose(t *testing.T, topic string) error {
 	defer cancel()
 	c, err := kafka.NewConsumer(ctx, kafka.Config{
 		BootstrapServers: e.cluster.Bootstrap(), GroupID: "left", AutoOffsetReset: kafka.ResetEarliest, DisableAutoCommit: true,
-		Logger: slog.New(slog.DiscardHandler),
+		APIVersionAutoTimeout: 20 * time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

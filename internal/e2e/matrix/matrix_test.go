@@ -38,6 +38,7 @@ var features = []feature{
 	{name: "LogAppendTime", since: "0.10", test: logAppendTime},
 	{name: "headers", since: "0.11", test: headers},
 	{name: "transactions", since: "0.11", test: transactions},
+	{name: "no transactions", before: "0.11", test: noTransactions},
 	{name: "zstd needs a younger Fetch", since: "2.1", before: "4.0", test: zstdNeedsAYoungerFetch},
 	{name: "compacted topic", since: "0.8.1", test: compactedTopic},
 	{name: "small fetches", test: smallFetches},

@@ -161,6 +161,18 @@ func transactions(t *testing.T, e *env) {
 	require.Equal(t, []string{"open", "behind"}, values(poll(t, c, 2)))
 }
 
+// Without the list of aborted transactions, which came with Fetch v4, read_committed
+// would be a promise that nobody keeps.
+func noTransactions(t *testing.T, e *env) {
+	tp := kafka.TopicPartition{Topic: e.topic(t, "no transactions", 1, nil)}
+	e.fill(t, tp.Topic, 0, 1, 0)
+	c := e.assigned(t, kafka.Config{IsolationLevel: kafka.ReadCommitted}, tp)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := c.Poll(ctx, -1)
+	requireUnsupported(t, err, "Fetch")
+}
+
 // The broker refuses to send zstd to an older Fetch where it knows of it: from the
 // topic's configuration, or because it would have to convert it.
 func zstdNeedsAYoungerFetch(t *testing.T, e *env) {
