@@ -257,6 +257,7 @@ func TestTheCoordinatorGoesAndAnotherOneComes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+				tellOnFailure(t, b)
 				b.SetLeader("t", 0, 2)
 				b.SetLeader("t", 1, 3)
 				b.MoveCoordinator("g", 1)
@@ -306,6 +307,19 @@ func TestTheCoordinatorGoesAndAnotherOneComes(t *testing.T) {
 			}, testbroker.WithNodes(3))
 		})
 	}
+}
+
+// tellOnFailure logs what the cluster was asked for, if the test fails.
+func tellOnFailure(t *testing.T, b *testbroker.Cluster) {
+	began := time.Now()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, r := range b.Requests(testbroker.AnyKey) {
+			t.Logf("%v: node %d, connection %d: %s v%d", r.Time.Sub(began), r.Node, r.Conn, protocol.APIName(r.Key), r.Version)
+		}
+	})
 }
 
 // lastHeartbeatWorked tells whether more heartbeats came to a node than the two that

@@ -24,7 +24,7 @@ func (co *coordinator) assign(ctx context.Context, a group.RunAssignor) message 
 	}
 	members := co.members(a.Members)
 	topics := memberTopics(members)
-	known, counts, err := co.topicsToAssign(ctx, topics)
+	known, shapes, err := co.topicsToAssign(ctx, topics)
 	if err != nil {
 		return fail(fmt.Errorf("metadata of the group's topics: %w", err))
 	}
@@ -42,7 +42,7 @@ func (co *coordinator) assign(ctx context.Context, a group.RunAssignor) message 
 	return message{
 		event: group.AssignmentMade{Seq: a.Seq, Assignments: out},
 		before: func() {
-			co.loop.counts, co.loop.metadata = counts, nil
+			co.loop.shapes, co.loop.metadata = shapes, nil
 			co.watch(topics)
 		},
 	}
@@ -122,13 +122,13 @@ func memberTopics(members []assignors.Member) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// topicsToAssign returns the partitions of the topics that exist, and the number of
-// partitions of each topic. What other members subscribe to is looked up when this
+// topicsToAssign returns the partitions of the topics that exist, and the shape of each
+// topic. What other members subscribe to is looked up when this
 // one does not know it.
-func (co *coordinator) topicsToAssign(ctx context.Context, topics []string) (map[string][]assignors.Partition, map[string]int, error) {
+func (co *coordinator) topicsToAssign(ctx context.Context, topics []string) (map[string][]assignors.Partition, map[string]topicShape, error) {
 	ctx, cancel := context.WithTimeout(ctx, co.cfg.RequestTimeout)
 	defer cancel()
-	known, counts := map[string][]assignors.Partition{}, map[string]int{}
+	known, shapes := map[string][]assignors.Partition{}, map[string]topicShape{}
 	for _, topic := range topics {
 		t := co.cl.Metadata().Topic(topic)
 		if t == nil {
@@ -137,11 +137,12 @@ func (co *coordinator) topicsToAssign(ctx context.Context, topics []string) (map
 				return nil, nil, fmt.Errorf("%s: %w", topic, fromCluster(err))
 			}
 		}
-		if counts[topic] = assignable(t); counts[topic] > 0 {
+		shapes[topic] = co.shapeOf(t, co.cl.Metadata())
+		if shapes[topic].partitions > 0 {
 			known[topic] = describePartitions(t, co.cl.Metadata())
 		}
 	}
-	return known, counts, nil
+	return known, shapes, nil
 }
 
 // assignable returns how many partitions of a topic there are to assign: of one that
@@ -151,6 +152,47 @@ func assignable(t *cluster.Topic) int {
 		return 0
 	}
 	return len(t.Partitions)
+}
+
+// A topicShape is what an assignment depends on.
+type topicShape struct {
+	partitions int
+	racks      string // of each partition's replicas; "": not known, or of no consequence
+}
+
+// shapeOf returns the shape of a topic. Racks count where this member has one (KIP-881);
+// they are not known while a replica's broker is away.
+func (co *coordinator) shapeOf(t *cluster.Topic, m *cluster.Metadata) topicShape {
+	shape := topicShape{partitions: assignable(t)}
+	if co.cfg.ClientRack == "" || shape.partitions == 0 {
+		return shape
+	}
+	var racks strings.Builder
+	for i, p := range t.Partitions {
+		var of []string
+		for _, node := range p.Replicas {
+			b, there := m.Brokers[node]
+			if !there {
+				return shape
+			}
+			of = append(of, b.Rack)
+		}
+		slices.Sort(of)
+		fmt.Fprintf(&racks, "%d%q", i, slices.Compact(of))
+	}
+	shape.racks = racks.String()
+	return shape
+}
+
+// differs says what of a topic has changed, "" if nothing that matters has.
+func (s topicShape) differs(now topicShape) string {
+	switch {
+	case s.partitions != now.partitions:
+		return "number of partitions"
+	case s.racks != "" && now.racks != "" && s.racks != now.racks:
+		return "racks"
+	}
+	return ""
 }
 
 func describePartitions(t *cluster.Topic, m *cluster.Metadata) []assignors.Partition {

@@ -28,7 +28,7 @@ const joinGroupMax = 9
 // or SyncGroup may take on its way.
 const joinGrace = 5 * time.Second
 
-// maxReason is how much of a reason goes to the broker (KIP-800).
+// maxReason is how many bytes of a reason go to the broker (KIP-800).
 const maxReason = 255
 
 // performRequest starts the goroutine that carries a request out and gives its
@@ -103,7 +103,9 @@ func optional(s string) *string {
 
 func millis(d time.Duration) int32 { return int32(min(d.Milliseconds(), math.MaxInt32)) }
 
-func reasonField(s string) *string { return optional(s[:min(len(s), maxReason)]) }
+func reasonField(s string) *string {
+	return optional(strings.ToValidUTF8(s[:min(len(s), maxReason)], ""))
+}
 
 func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) message {
 	req := kmsg.NewPtrJoinGroupRequest()

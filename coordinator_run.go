@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/cluster"
@@ -20,8 +21,8 @@ type loopState struct {
 	due   [group.Timers]time.Time // zero: not armed
 	timer *time.Timer
 
-	metadata *cluster.Metadata // the last one that counts were compared with
-	counts   map[string]int    // of partitions, when this member made the assignment
+	metadata *cluster.Metadata     // the last one that shapes were compared with
+	shapes   map[string]topicShape // of topics, when this member made the assignment
 
 	rebalanceBegan time.Time // with its first JoinGroup; zero: none is under way
 
@@ -99,8 +100,8 @@ func (co *coordinator) take(ev group.Event) {
 		co.log.Debug("kafka: group member changed its state", "from", before, "to", state,
 			"member", now.memberID, "generation", now.generation)
 	}
-	if l.counts != nil && !l.machine.Leader() {
-		l.counts = nil
+	if l.shapes != nil && !l.machine.Leader() {
+		l.shapes = nil
 		co.watch(nil)
 	}
 	for _, a := range actions {
@@ -258,22 +259,25 @@ func (co *coordinator) watchApplication(now time.Time) {
 }
 
 // compareTopics asks for a new round when the leader sees other partitions than it
-// assigned.
+// assigned, or other racks.
 func (co *coordinator) compareTopics() {
 	l := &co.loop
 	metadata := co.cl.Metadata()
-	if metadata == l.metadata || l.counts == nil {
+	if metadata == l.metadata || l.shapes == nil {
 		return
 	}
 	l.metadata = metadata
-	for topic, count := range l.counts {
+	for topic, had := range l.shapes {
 		t := metadata.Topic(topic)
-		if t == nil || assignable(t) == count || isDoubtful(t) {
+		if t == nil || isDoubtful(t) {
 			continue
 		}
-		l.counts[topic] = assignable(t)
-		co.take(group.RejoinAsked{Reason: "the number of partitions of " + topic + " changed"})
-		return
+		has := co.shapeOf(t, metadata)
+		if what := had.differs(has); what != "" {
+			l.shapes[topic] = has
+			co.take(group.RejoinAsked{Reason: fmt.Sprintf("the %s of %s changed", what, topic)})
+			return
+		}
 	}
 }
 

@@ -100,6 +100,14 @@ func (c *Cluster) DeleteTopic(name string) {
 	c.wakeLocked()
 }
 
+// SetReplicas moves a partition to other nodes, of which the first becomes the leader.
+func (c *Cluster) SetReplicas(name string, p int32, nodes ...int32) {
+	c.change(name, p, func(log *partitionLog) {
+		log.replicas, log.leader = nodes, nodes[0]
+		log.enterEpoch(log.epoch + 1)
+	})
+}
+
 // TopicID returns a topic's id.
 func (c *Cluster) TopicID(name string) [16]byte {
 	c.mu.Lock()
