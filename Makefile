@@ -19,7 +19,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 VET_PLATFORMS := $(filter-out $(shell go env GOOS)/%,linux/amd64 darwin/arm64 windows/amd64)
 FUZZTIME  := 20s
 
-.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests matrix unit cross consumer-check soak fuzz cover bench bench-full clean
+.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests matrix unit cross consumer-check sidebyside soak fuzz cover bench bench-full clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ cross: ## build the library for each platform, vet it for each system
 
 consumer-check: ## build a module that uses the library; see what it downloads
 	@go run ./internal/ci/consumercheck
+
+sidebyside: ## the same calls through kafka-python and the library, on 4.4.0 or V
+	cd internal/e2e && go test -race -count=1 -timeout=5m -run SideBySide . -args -sidebyside $(or $(V),4.4.0)
 
 SOAK_RELEASES := 4.4.0 3.9.2 2.8.2 1.1.1 0.9.0.1
 MINUTES       := 10

@@ -52,7 +52,7 @@ func (c *Cluster) ListOffsets(ctx context.Context, spec map[protocol.TopicPartit
 	ctx, stop := c.bound(ctx)
 	defer stop()
 	l := &lister{
-		c: c, isolation: isolation,
+		c: c, isolation: isolation, ended: ctx.Done(),
 		pending: maps.Clone(spec), topics: map[string]*Topic{},
 		found: make(map[protocol.TopicPartition]ListedOffset, len(spec)),
 		errs:  map[protocol.TopicPartition]error{},
@@ -82,6 +82,7 @@ func (c *Cluster) ListOffsets(ctx context.Context, spec map[protocol.TopicPartit
 type lister struct {
 	c         *Cluster
 	isolation int8
+	ended     <-chan struct{} // closed when the call has to end
 	// topics are those that nobody is interested in, looked up for this call;
 	// one is taken out when its leaders turn out to be wrong.
 	topics map[string]*Topic
@@ -95,7 +96,7 @@ type lister struct {
 
 // round asks all leaders once.
 func (l *lister) round(ctx context.Context) {
-	l.lookUpOthers(ctx)
+	failed := l.lookUpOthers(ctx)
 	// What an old leader cannot tell must not keep it from telling the rest.
 	type target struct {
 		leader int32
@@ -103,6 +104,9 @@ func (l *lister) round(ctx context.Context) {
 	}
 	byTarget := map[target][]offsetQuery{}
 	for tp, millis := range maps.Clone(l.pending) {
+		if failed[tp.Topic] {
+			continue
+		}
 		p, err := l.partition(tp)
 		if err != nil {
 			l.failed(tp, err)
@@ -124,8 +128,9 @@ type offsetQuery struct {
 	epoch  int32 // of the leader, as it is known
 }
 
-// lookUpOthers looks up the topics that the snapshot does not hold.
-func (l *lister) lookUpOthers(ctx context.Context) {
+// lookUpOthers looks up the topics that the snapshot does not hold. It returns those of
+// which it could not, and whose partitions it took in as failed.
+func (l *lister) lookUpOthers(ctx context.Context) (failed map[string]bool) {
 	missing := map[string]bool{}
 	for tp := range l.pending {
 		if !l.c.interestedIn(tp.Topic) && l.topics[tp.Topic] == nil {
@@ -133,18 +138,19 @@ func (l *lister) lookUpOthers(ctx context.Context) {
 		}
 	}
 	if len(missing) == 0 {
-		return
+		return nil
 	}
 	topics, err := l.c.lookUp(ctx, slices.Sorted(maps.Keys(missing)))
 	if err == nil {
 		maps.Copy(l.topics, topics)
-		return
+		return nil
 	}
 	for tp := range maps.Clone(l.pending) {
 		if missing[tp.Topic] {
 			l.failed(tp, err)
 		}
 	}
+	return missing
 }
 
 // interestedIn tells whether the refresher keeps up with a topic.
@@ -181,7 +187,9 @@ func (l *lister) partition(tp protocol.TopicPartition) (Partition, error) {
 func (l *lister) failed(tp protocol.TopicPartition, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.errs[tp] = err
+	if l.errs[tp] == nil || !l.cut(err) {
+		l.errs[tp] = err
+	}
 	if isFinal(err) {
 		delete(l.pending, tp)
 		return
@@ -190,6 +198,17 @@ func (l *lister) failed(tp protocol.TopicPartition, err error) {
 	if !errors.Is(err, protocol.OffsetNotAvailable) && !errors.Is(err, protocol.UnknownLeaderEpoch) {
 		// With these two the leader is right, but not ready yet.
 		l.demand = l.c.demand()
+	}
+}
+
+// cut tells whether an error says no more than that the call had to end: what went wrong
+// before says why it took so long.
+func (l *lister) cut(err error) bool {
+	select {
+	case <-l.ended:
+		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	default:
+		return false
 	}
 }
 

@@ -322,3 +322,19 @@ func TestOneOffLookUpsLeaveTheInterestAlone(t *testing.T) {
 		require.ErrorContains(t, err, "connection refused")
 	})
 }
+
+// The time may be over in the middle of a question, which then says nothing but that.
+func TestListOffsetsKeepsTheReasonWhenItsTimeIsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tb := testbroker.New(t)
+		tb.CreateTopic("t", 1)
+		c := start(t, tb, nil, "t")
+		tb.On(protocol.KeyMetadata).Delay(300 * time.Millisecond)
+		for limit := 310 * time.Millisecond; limit < 3*time.Second; limit += 70 * time.Millisecond {
+			_, errs := c.ListOffsets(within(t, limit), map[protocol.TopicPartition]int64{tp("nowhere", 0): Latest}, 0)
+			require.ErrorIs(t, errs[tp("nowhere", 0)], protocol.UnknownTopicOrPartition, "after %v", limit)
+			require.ErrorIs(t, errs[tp("nowhere", 0)], context.DeadlineExceeded)
+			time.Sleep(5 * time.Second)
+		}
+	})
+}

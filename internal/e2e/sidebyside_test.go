@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,14 +18,16 @@ import (
 	"github.com/kafkaconsumer/kafka/internal/e2e/sidebyside"
 )
 
+var sideBySideRelease = flag.String("sidebyside", "4.4.0", "the release of Kafka to run kafka-python and the library against")
+
 // TestSideBySideWithKafkaPython runs the scripts of sidebyside/testdata through kafka-python
 // and through the library.
 func TestSideBySideWithKafkaPython(t *testing.T) {
 	t.Parallel()
 	scripts, err := sidebyside.Load(filepath.Join("sidebyside", "testdata"))
 	require.NoError(t, err)
-	t.Run("4.4.0", func(t *testing.T) {
-		c := broker.Shared(t, "4.4.0")
+	t.Run(*sideBySideRelease, func(t *testing.T) {
+		c := broker.Shared(t, *sideBySideRelease)
 		bench := sidebyside.Bench{Cluster: java.For(t, c), Bootstrap: c.Bootstrap(), Original: python.Drive(t, c.Bootstrap())}
 		for i := range scripts {
 			t.Run(scripts[i].Name, func(t *testing.T) {

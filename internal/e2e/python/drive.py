@@ -294,12 +294,26 @@ class Session:
         return self.listed(records) + error
 
     def until_assigned(self, c, plain, options):
-        want = [self.tp(w) for w in plain]
-        records, _, error = self.gather(c, options, lambda got: c.assignment() == set(want))
+        want = set(self.tp(w) for w in plain)
+        asked = time.monotonic()
+
+        def assigned(_):
+            nonlocal asked
+            if time.monotonic() > asked + 2:  # it does not always hear of what is new by itself
+                self.hear_of_topics(c)
+                asked = time.monotonic()
+            return c.assignment() == want if want else c.assignment()
+
+        records, _, error = self.gather(c, options, assigned)
         if "more" in options and not error:
             more, _, error = self.gather(c, {"ms": options["more"]}, lambda got: False)
             records += more
         return self.assignment(c, [], {}) + (self.listed(records) if records else []) + error
+
+    def until_position(self, c, plain, options):
+        tp, want = self.tp(plain[0]), int(plain[1])
+        records, _, error = self.gather(c, options, lambda got: c.position(tp, timeout_ms=1000) == want)
+        return self.position(c, plain[:1], {}) + (self.listed(records) if records else []) + error
 
     def until_error(self, c, plain, options):
         records, _, error = self.gather(c, options, lambda got: False)

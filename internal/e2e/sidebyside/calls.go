@@ -80,6 +80,7 @@ var calls = map[string]call{
 	"sizes":               (*session).sizes,
 	"quiet":               (*session).quiet,
 	"until-assigned":      (*session).untilAssigned,
+	"until-position":      (*session).untilPosition,
 	"until-error":         (*session).untilError,
 	"iterate":             (*session).iterate,
 	"close":               (*session).close,

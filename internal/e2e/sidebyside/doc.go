@@ -16,12 +16,13 @@
 //	commit-for GROUP TOPIC/N OFFSET [TEXT] commit for a group without members
 //	transaction TOPIC/N KIND COUNT         KIND is commit, abort or open
 //	shared                                 first of all: both use the same topics; without groups
-//	group GROUP                            tell what the group has committed, and its members
+//	group GROUP                            tell what the group has committed, and its members; where the
+//	                                       script says that, it may take a while
 //
 //	a new [TOPIC…] [parameter=value…]      a consumer, with kafka-python's parameters
 //	a poll N [ms=…] [max=…]                poll until N records came, or the time is over
 //	a sizes N [max=…]                      likewise, telling how many each poll returned
-//	a until-assigned TOPIC/N… [more=…]     poll until they are assigned, and for some ms more
+//	a until-assigned [TOPIC/N…] [more=…]   poll until they, or any, are assigned, and for some ms more
 //	a iterate N                            N records of an iteration
 //	…                                      see calls
 //

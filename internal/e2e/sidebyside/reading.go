@@ -78,13 +78,32 @@ func (s *session) untilError(ctx context.Context, c *kafka.Consumer, _ []string,
 
 func (s *session) untilAssigned(ctx context.Context, c *kafka.Consumer, plain []string, options map[string]string) ([]string, error) {
 	want := sorted(slices.Values(s.places(plain)))
-	records, _, err := s.gather(ctx, c, options, func([]kafka.Record) bool { return slices.Equal(c.Assignment(), want) })
+	records, _, err := s.gather(ctx, c, options, func([]kafka.Record) bool {
+		now := c.Assignment()
+		return slices.Equal(now, want) && len(want) > 0 || len(want) == 0 && len(now) > 0
+	})
 	if ms := options["more"]; ms != "" && err == nil {
 		var more []kafka.Record
 		more, _, err = s.gather(ctx, c, map[string]string{"ms": ms}, never)
 		records = append(records, more...)
 	}
 	lines := []string{s.list("assignment", c.Assignment())}
+	if len(records) > 0 {
+		lines = append(lines, s.listed(records)...)
+	}
+	return lines, err
+}
+
+func (s *session) untilPosition(ctx context.Context, c *kafka.Consumer, plain []string, options map[string]string) ([]string, error) {
+	want := integer(s.t, plain[1])
+	records, _, err := s.gather(ctx, c, options, func([]kafka.Record) bool {
+		at, err := c.Position(ctx, s.place(plain[0]))
+		return err == nil && at == want
+	})
+	if err != nil {
+		return s.listed(records), err
+	}
+	lines, err := s.position(ctx, c, plain[:1], nil)
 	if len(records) > 0 {
 		lines = append(lines, s.listed(records)...)
 	}
