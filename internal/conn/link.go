@@ -45,11 +45,12 @@ type Link struct {
 	opened   time.Time
 
 	correlation atomic.Int32
-	frame       []byte        // reused by the synchronous requests
-	throttled   time.Time     // no request is sent before it (KIP-219)
-	renewAt     time.Time     // of the authentication; zero: the session does not end
-	proved      bool          // a request was answered since the setup
-	stray       bool          // an answer is yet to come that nobody waits for
+	frame       []byte    // reused by the synchronous requests
+	throttled   time.Time // no request is sent before it (KIP-219)
+	renewAt     time.Time // of the authentication; zero: the session does not end
+	proved      bool      // a request was answered since the setup
+	stray       bool      // an answer is yet to come that nobody waits for, with the id strayID
+	strayID     int32
 	answerBytes int           // of the answer that is read
 	took        time.Duration // see Took
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,6 +24,7 @@ type oldPeer struct {
 	skips   bool
 	zeroID  bool
 	loses   func(r request) bool // nil: nothing
+	takes   time.Duration        // for each answer
 }
 
 func (o oldPeer) serve(p *peer) {
@@ -30,6 +32,17 @@ func (o oldPeer) serve(p *peer) {
 	if err != nil {
 		p.t.Error(err)
 	}
+	// Answers stand in a buffer of the connection until they are read.
+	answers := make(chan request, 10)
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for req := range answers {
+			time.Sleep(o.takes)
+			p.answer(req, req.ResponseKind())
+		}
+	})
+	defer sending.Wait()
+	defer close(answers)
 	for {
 		req, ok := p.next()
 		if !ok {
@@ -41,7 +54,7 @@ func (o oldPeer) serve(p *peer) {
 			if o.zeroID && req.key == protocol.KeyFindCoordinator {
 				req.id = 0
 			}
-			p.answer(req, req.ResponseKind())
+			answers <- req
 		case !o.skips:
 			return
 		}
@@ -119,6 +132,24 @@ func TestWhatAnOldBrokerLosesIsSentAgain(t *testing.T) {
 				require.Equal(t, release(t, "0.9"), l.Versions().Release())
 				require.Equal(t, tc.after, time.Since(start))
 				require.Len(t, ps.dialled(), tc.dials)
+				_, err := l.Do(t.Context(), kmsg.NewPtrMetadataRequest())
+				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+// A canary is sent twice to a broker that takes its time, which answers both.
+func TestSlowOldBrokersAreFound(t *testing.T) {
+	for _, name := range []string{"0.8.0", "0.8.1", "0.8.2", "0.9"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := oldPeer{release: name, skips: name == "0.9", takes: silence + 100*time.Millisecond}
+				ps := newPeers(t, o.serve)
+				cfg := ps.config()
+				cfg.ProbeTimeout = 20 * time.Second
+				l := openLink(t, cfg)
+				require.Equal(t, release(t, name), l.Versions().Release())
 				_, err := l.Do(t.Context(), kmsg.NewPtrMetadataRequest())
 				require.NoError(t, err)
 			})
