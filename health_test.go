@@ -333,7 +333,7 @@ func TestSilentCoordinatorDegradesHealth(t *testing.T) {
 		pollN(t, c, 1)
 		b.StopNode(2)
 		stopped := time.Now()
-		_, err := c.Poll(t.Context(), 4*time.Second)
+		_, err := c.Poll(t.Context(), 6*time.Second) // RequestTimeout, and the wait before the next try
 		require.ErrorContains(t, err, "connection refused")
 		h := requireHealth(t, c, HealthDegraded, "connection refused")
 		require.WithinDuration(t, stopped, h.Since, 2*time.Second)
