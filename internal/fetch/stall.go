@@ -245,7 +245,7 @@ func (t *Table) standing(p *Partition) StandingKind {
 		return StandingPaused
 	case !p.known():
 		return StandingLocating
-	case p.wait.stalled:
+	case p.wait.stalled && p.wait.offset == p.fetchOffset && p.wait.voided == p.voided: // nothing came since the last look
 		return StandingStalled
 	case p.lastErr != nil || p.source < 0:
 		return StandingLate
