@@ -11,11 +11,11 @@ import (
 const maxPooledBytes = 4 << 20
 
 var (
-	builders   sync.Pool // *builder
-	freePieces sync.Pool // *piece, released by segments
-	// freeIndexes are *indexPieces released by segments, by the number of bits of
-	// their capacity, so that a small segment does not keep a large index.
-	freeIndexes [bits.UintSize]sync.Pool
+	builders sync.Pool // *builder
+	// freePieces and freeIndexes are *pieces and *indexPieces released by segments, by
+	// the number of bits of their capacity, so that a small segment neither keeps what
+	// a large one needs nor leaves behind what is too small for it.
+	freePieces, freeIndexes [bits.UintSize]sync.Pool
 )
 
 // A piece is decompressed bytes that segments share.
@@ -29,7 +29,19 @@ func (p *piece) release() {
 		return
 	}
 	poison(p.b)
-	freePieces.Put(p)
+	p.free()
+}
+
+func (p *piece) free() { freePieces[bits.Len(uint(cap(p.b)))].Put(p) }
+
+// freePiece returns a piece for about n bytes that was released, or nil.
+func freePiece(n int) *piece {
+	class := bits.Len(uint(n))
+	p, _ := freePieces[class].Get().(*piece)
+	if p == nil {
+		p, _ = freePieces[class+1].Get().(*piece)
+	}
+	return p
 }
 
 type indexPiece struct{ index []entry }
@@ -66,7 +78,7 @@ func (b *builder) recycle() {
 	}
 	if b.piece != nil {
 		b.data, b.piece.b = b.piece.b, b.data
-		freePieces.Put(b.piece)
+		b.piece.free()
 	}
 	if cap(b.data) > maxPooledBytes {
 		b.data = nil
@@ -83,7 +95,7 @@ func (b *builder) borrowData() {
 	if b.piece != nil || len(b.data) > 0 {
 		return
 	}
-	if p, _ := freePieces.Get().(*piece); p != nil {
+	if p := freePiece(min(max(b.limit, 1), maxPooledBytes/2)); p != nil {
 		b.piece = p
 		b.data, p.b = p.b[:0], b.data
 	}
@@ -99,7 +111,11 @@ func (b *builder) takeData() *piece {
 		p = &piece{b: b.data}
 		b.data = nil
 	default:
-		p = &piece{b: append([]byte(nil), b.data...)}
+		p = freePiece(len(b.data))
+		if p == nil {
+			p = new(piece)
+		}
+		p.b = append(p.b[:0], b.data...)
 	}
 	p.refs.Store(1)
 	return p
