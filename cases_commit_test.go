@@ -383,3 +383,51 @@ func TestRevocationWaitsForAsyncCommits(t *testing.T) {
 		})
 	}
 }
+
+// While commits of a listener are waited for, its partitions are still this consumer's:
+// what ends the wait must not call the listener for them once more.
+func TestTheListenerIsToldOnceOfAPartitionWhateverEndsTheWaitForItsCommits(t *testing.T) {
+	for name, end := range map[string]func(c *Consumer, ctx context.Context) error{
+		"Close":              (*Consumer).Close,
+		"Unsubscribe":        (*Consumer).Unsubscribe,
+		"Close inside of it": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+				told := map[TopicPartition]int{}
+				tell := func(_ context.Context, _ *Consumer, tps []TopicPartition) error {
+					for _, tp := range tps {
+						told[tp]++
+					}
+					return nil
+				}
+				a := joiner(t, b, func(c *Config) {
+					change(c)
+					c.DisableAutoCommit = true
+					c.RebalanceListener.OnRevoked = func(ctx context.Context, c *Consumer, tps []TopicPartition) error {
+						if len(told) == 0 {
+							b.On(keyOffsetCommit).Once().Delay(2 * time.Second)
+							require.NoError(t, c.CommitAsync(nil, nil))
+						}
+						if end == nil {
+							require.NoError(t, c.Close(ctx))
+						}
+						return tell(ctx, c, tps)
+					}
+				})
+				pollN(t, a, 200)
+				startReader(t, joiner(t, b, change), 10*time.Millisecond)
+				for began := time.Now(); len(told) == 0 && time.Since(began) < 10*time.Second; {
+					if _, err := a.Poll(t.Context(), 10*time.Millisecond); err != nil {
+						require.ErrorIs(t, err, ErrClosed)
+					}
+				}
+				require.NotEmpty(t, told)
+				if end != nil {
+					require.NoError(t, end(a, t.Context()))
+				}
+				require.Equal(t, map[TopicPartition]int{inTopic(0): 1, inTopic(1): 1}, told)
+			})
+		})
+	}
+}

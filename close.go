@@ -118,8 +118,8 @@ func (c *Consumer) giveUp(ctx context.Context, commit bool) error {
 	c.fetcher.release()
 	c.disturb() // a record of them may be on offer
 	var errs []error
-	if c.subscribed() && len(tps) > 0 {
-		errs = append(errs, c.runListener(ctx, stepRevoke, tps))
+	if untold := c.untold(tps); c.subscribed() && len(untold) > 0 {
+		errs = append(errs, c.runListener(ctx, stepRevoke, untold))
 	}
 	if commit {
 		errs = append(errs, c.commitDone(ctx))

@@ -217,6 +217,15 @@ func (c *Consumer) settleCommits(r *revocation) {
 	})
 }
 
+// untold leaves out the partitions of which the listener was told while commits are
+// still waited for.
+func (c *Consumer) untold(tps []TopicPartition) []TopicPartition {
+	if r := c.revoking; r != nil && r.told {
+		return without(tps, r.step.partitions)
+	}
+	return tps
+}
+
 func (r *revocation) isSettled() bool {
 	select {
 	case <-r.settled:
