@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
@@ -246,4 +247,32 @@ func TestFollowerThatRefusesIsLeft(t *testing.T) {
 			}, testbroker.WithNodes(2), testbroker.WithRack(1, "far"), testbroker.WithRack(2, "near"))
 		})
 	}
+}
+
+// A leader that cannot be reached is noticed with the first dial that fails, so that who
+// leads now is asked as soon as that.
+func TestLeaderThatCannotBeReachedIsNoticedWithTheFirstDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const setup = 4 * time.Second
+		b := testbroker.New(t, testbroker.WithNodes(2))
+		b.CreateTopic("t", 1)
+		produce(b, "t", 0, 10)
+		b.SetLeader("t", 0, 1)
+		cfg := fast(b)
+		cfg.BootstrapServers = b.Addrs()[:1]
+		cfg.MetadataMaxAge, cfg.SocketConnectionSetupTimeout = 5*time.Minute, setup
+		c := openConsumer(t, cfg)
+		require.NoError(t, c.Assign(tp0))
+		pollN(t, c, 10)
+
+		b.HangDials(2, true)
+		b.SetLeader("t", 0, 2)
+		_, err := c.Poll(t.Context(), time.Second)
+		require.NoError(t, err)
+		b.SetLeader("t", 0, 1)
+		produce(b, "t", 0, 1)
+		began := time.Now()
+		pollN(t, c, 1)
+		require.Less(t, time.Since(began), setup)
+	})
 }

@@ -42,8 +42,10 @@ func (f *fetcher) prepare(q *fetch.Request) {
 // run fetches until the broker leads nothing any more or the fetcher is closed.
 func (l *fetchLoop) run() {
 	defer l.disconnect()
-	// Meanwhile it becomes known where to begin. If it fails, so will the next try.
-	_, _ = l.connect()
+	// Meanwhile it becomes known where to begin.
+	if _, err := l.connect(); err != nil {
+		l.failed(err)
+	}
 	for {
 		s := l.awaitHunger()
 		if s == nil {
