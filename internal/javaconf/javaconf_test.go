@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -75,6 +77,18 @@ func TestLinesAreNamed(t *testing.T) {
 	_, err = JAAS("a.B required\n x=\"hidden\"\n y z;")
 	require.ErrorContains(t, err, "line 3: ")
 	require.NotContains(t, err.Error(), "hidden")
+}
+
+func TestLongTextsAreReadInTheirTime(t *testing.T) {
+	const lines = 1 << 20
+	for _, line := range []string{"a\\\n", "\\\\\\\n"} {
+		began := time.Now()
+		entries, err := Properties("x=" + strings.Repeat(line, lines))
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		require.Len(t, entries[0].Value, lines)
+		require.Less(t, time.Since(began), 20*time.Second, "it was minutes")
+	}
 }
 
 func FuzzProperties(f *testing.F) {

@@ -73,8 +73,8 @@ func (r *lineReader) next() bool {
 		if line[0] == '#' || line[0] == '!' {
 			continue
 		}
-		r.logical = line
-		if r.goesOn() {
+		var on bool
+		if r.logical, on = goesOn(line); on {
 			r.join(more)
 		}
 		if r.logical != "" || r.text == "" { // a backslash alone at the end is an empty key
@@ -87,27 +87,24 @@ func (r *lineReader) next() bool {
 // join adds the lines behind one that goes on. A line that holds nothing but its
 // backslash begins nothing: what follows may still be a comment.
 func (r *lineReader) join(more bool) {
-	for more {
-		if r.logical == "" {
-			return
-		}
+	var b strings.Builder
+	b.WriteString(r.logical)
+	for on := true; on && more && b.Len() > 0; {
 		var line string
 		line, more = r.natural()
-		r.logical += strings.TrimLeft(line, blanks)
-		if !r.goesOn() {
-			return
-		}
+		line, on = goesOn(strings.TrimLeft(line, blanks))
+		b.WriteString(line)
 	}
+	r.logical = b.String()
 }
 
 // goesOn takes off the backslash at the end of a line that goes on.
-func (r *lineReader) goesOn() bool {
-	slashes := len(r.logical) - len(strings.TrimRight(r.logical, `\`))
+func goesOn(line string) (string, bool) {
+	slashes := len(line) - len(strings.TrimRight(line, `\`))
 	if slashes%2 == 0 {
-		return false
+		return line, false
 	}
-	r.logical = r.logical[:len(r.logical)-1]
-	return true
+	return line[:len(line)-1], true
 }
 
 // natural takes one line off the text, which ends with \n, \r or both, and tells
