@@ -6,8 +6,8 @@ import (
 	"github.com/kafkaconsumer/kafka/internal/cluster"
 )
 
-// sentCommits remembers for which topics offsets were committed. A commit names its
-// topics, not their ids (KIP-516): one that is sent when a topic was deleted and
+// sentCommits remembers for which topics offsets were committed. Below version 10 a commit
+// names its topics, not their ids (KIP-516): one that is sent when a topic was deleted and
 // created again, and nothing has told this consumer yet, stores an offset of the old
 // topic for the new one.
 type sentCommits struct {
