@@ -108,6 +108,22 @@ func TestBrokersOf080WithoutALookUpBefore(t *testing.T) {
 	})
 }
 
+// A consumer that reads alone for want of groups is no member that has yet to join.
+func TestHealthWithoutGroups(t *testing.T) {
+	for _, release := range []string{"0.8.0", "0.8.1", "0.8.2"} {
+		t.Run(release, func(t *testing.T) {
+			oldBubble(t, release, 1, func(t *testing.T, b *testbroker.Cluster) {
+				produce(b, "t", 0, 5)
+				c := joiner(t, b, nil)
+				pollN(t, c, 5)
+				h, err := c.Health()
+				require.NoError(t, err)
+				require.Equal(t, HealthOK, h.State, h.Reason)
+			})
+		})
+	}
+}
+
 func TestBrokersOf081KeepOffsetsInZooKeeper(t *testing.T) {
 	oldBubble(t, "0.8.1", 2, func(t *testing.T, b *testbroker.Cluster) {
 		produce(b, "t", 0, 5)

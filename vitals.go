@@ -30,7 +30,8 @@ func (c *Consumer) vitals(now time.Time) *vitals {
 	}
 	c.mu.Lock()
 	v.idle = c.sub.Kind() == subs.None
-	subscribed, topics := c.member != nil, c.sub.Topics()
+	_, joins := c.member.(*coordinator)
+	topics := c.sub.Topics()
 	v.denied = c.denied
 	c.mu.Unlock()
 	v.missing = missingIn(c.cluster.Metadata(), topics)
@@ -39,7 +40,7 @@ func (c *Consumer) vitals(now time.Time) *vitals {
 		v.refresh = finding{HealthDegraded, reason, since, true}
 	}
 	if c.coord != nil {
-		v.group = c.coord.vitals(subscribed)
+		v.group = c.coord.vitals(joins)
 	}
 	return v
 }
