@@ -427,3 +427,17 @@ func TestAFreshGroupGetsItsFirstRecordInFewRoundTrips(t *testing.T) {
 		require.Equal(t, 100*time.Millisecond, time.Since(began))
 	})
 }
+
+// The connection that NewConsumer made is used until there is another: that is no trouble.
+func TestMembersStartWithoutAWarning(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 5)
+		var log logBuffer
+		cfg := fast(b)
+		cfg.GroupID, cfg.Logger = "g", log.logger()
+		c := openConsumer(t, cfg)
+		require.NoError(t, c.Subscribe([]string{"t"}))
+		pollN(t, c, 5)
+		require.Zero(t, log.warnings(""))
+	})
+}

@@ -91,7 +91,8 @@ func (c *Cluster) ask(ctx context.Context, q question) (Answer, error) {
 	if r.resp == nil {
 		return Answer{}, errors.Join(r.errs...)
 	}
-	if known && r.from.known == nil {
+	// Who is asked first is so for an open connection, which tells nothing of the others.
+	if known && r.from.known == nil && cands[0].known != nil {
 		c.log.Warn("kafka: no known broker answers, metadata comes from a bootstrap server", "server", r.from.addr.String())
 	}
 	return q.answer(r), nil
