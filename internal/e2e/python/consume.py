@@ -52,9 +52,12 @@ def main():
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap.split(","), group_id=group, auto_offset_reset="earliest", **options)
+    # 3.0.12 joins without its topics when it has not heard of them, and begins a join again and again when polls are
+    # shorter than one.
+    consumer.topics()
     consumer.subscribe([topic], listener=Listener(consumer))
     while not ended.is_set():
-        for records in consumer.poll(timeout_ms=100).values():
+        for records in consumer.poll(timeout_ms=500).values():
             for r in records:
                 say({"topic": r.topic, "partition": r.partition, "offset": r.offset, "key": text(r.key), "value": text(r.value),
                      "at": int(time.time() * 1000)})

@@ -74,7 +74,7 @@ class Session:
         while True:
             words = self.steps.get()
             if not words:
-                return self.end()
+                return self.finish()
             try:
                 lines = self.step(words)
             except Exception as e:
@@ -87,7 +87,7 @@ class Session:
                 sys.stdout.write(json.dumps({"session": self.name, "lines": lines}) + "\n")
                 sys.stdout.flush()
 
-    def end(self):
+    def finish(self):
         for c in self.consumers.values():
             try:
                 c.close(autocommit=False, timeout_ms=1000)
