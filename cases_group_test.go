@@ -441,3 +441,26 @@ func TestMembersStartWithoutAWarning(t *testing.T) {
 		require.Zero(t, log.warnings(""))
 	})
 }
+
+func TestPositionsThatCannotBeFoundAreToldOf(t *testing.T) {
+	forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+		b.On(protocol.KeyOffsetFetch).Fail(int16(protocol.CoordinatorLoadInProgress))
+		var events fetchEvents
+		var within time.Duration
+		c := joiner(t, b, func(cfg *Config) {
+			change(cfg)
+			cfg.OnEvent, within = events.add, cfg.RequestTimeout
+		})
+		startReader(t, c, 10*time.Millisecond)
+		time.Sleep(within / 2)
+		require.Empty(t, ofKind[EventRetrying](&events), "a coordinator that loads is nothing to be told of")
+		time.Sleep(4 * within)
+		told := ofKind[EventRetrying](&events)
+		require.NotEmpty(t, told)
+		require.LessOrEqual(t, len(told), 5, "and not more often than that, for all partitions together")
+		require.ErrorIs(t, told[0].Err, protocol.CoordinatorLoadInProgress)
+		var pe *PartitionError
+		require.ErrorAs(t, told[0].Err, &pe)
+		require.Equal(t, "t", pe.Topic)
+	})
+}

@@ -299,6 +299,10 @@ func (c *Consumer) report(r fetch.Report) {
 	case fetch.ReportRecreated:
 		c.log.Warn("kafka: topic was deleted and created again", "topic", r.TP.Topic)
 		c.events.add(EventTopicRecreated{Topic: r.TP.Topic})
+	case fetch.ReportRetrying:
+		err := faultError(fetch.Fault{TP: r.TP, Err: r.Err}, &c.cfg)
+		c.log.Warn("kafka: position cannot be found; retrying", "partition", r.TP, "since", r.Since, "error", err)
+		c.events.add(EventRetrying{Operation: fmt.Sprintf("look-up of the position of %s", r.TP), Err: err})
 	case fetch.ReportStalled:
 		reason := standingReason(r.Reason, r.TP, r.Err, &c.cfg)
 		c.log.Warn("kafka: partition stalled", "partition", r.TP, "position", r.From, "since", r.Since, "reason", reason)

@@ -62,7 +62,8 @@ type EventPartitionResumed struct {
 
 // EventRetrying: something does not succeed and is tried again, such as reaching
 // the group's coordinator. It comes with the first failure and then at most once
-// per RetryBackoffMax.
+// per RetryBackoffMax; of positions that cannot be found, it names one after
+// RequestTimeout, and again after each.
 type EventRetrying struct {
 	Operation string
 	Err       error

@@ -87,6 +87,7 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, m *metrics.F
 			Patience:               stallPatience(cfg),
 			Policy:                 func() fetch.Policy { return cfg.AutoOffsetReset.timestamp(time.Now()) },
 			Backoff:                backoff.Delay,
+			TellAfter:              cfg.RequestTimeout,
 			Metrics:                m,
 		}),
 	}

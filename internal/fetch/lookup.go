@@ -71,7 +71,20 @@ func (t *Table) LookupFailed(l Lookup, err error, now time.Time) {
 	if p := t.current(l); p != nil {
 		p.lookingUp = false
 		t.unlocated = true
+		if p.failures == 0 {
+			p.failingSince = now
+		}
 		t.retryLater(p, err, now)
+		t.tellFailing(p, now)
+	}
+}
+
+// tellFailing reports that p's position cannot be found for long, one partition for
+// all, as they mostly wait for the same.
+func (t *Table) tellFailing(p *Partition, now time.Time) {
+	if now.Sub(p.failingSince) >= t.limits.TellAfter && now.Sub(t.toldFailing) >= t.limits.TellAfter {
+		t.toldFailing = now
+		t.report(Report{TP: p.tp, Kind: ReportRetrying, Err: p.lastErr, Since: p.failingSince})
 	}
 }
 

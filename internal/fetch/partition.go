@@ -52,14 +52,16 @@ type Partition struct {
 	appeared  bool // created since subscribing: starts at its beginning (design: partitions that appear)
 	retryAt   time.Time
 	failures  int
-	resets    int   // in a row, with nothing read between
-	lastErr   error // why the current stage is not over
-	position  int64
-	posEpoch  int32 // leader epoch of the record before the position, -1
-	done      int64 // what the application is finished with, -1 while unknown
-	doneEpoch int32
-	handed    bool // records were handed over since the application last came back
-	committed int64
+
+	failingSince time.Time // of the first look-up of those that failed in a row
+	resets       int       // in a row, with nothing read between
+	lastErr      error     // why the current stage is not over
+	position     int64
+	posEpoch     int32 // leader epoch of the record before the position, -1
+	done         int64 // what the application is finished with, -1 while unknown
+	doneEpoch    int32
+	handed       bool // records were handed over since the application last came back
+	committed    int64
 
 	leader      int32
 	leaderEpoch int32

@@ -23,6 +23,7 @@ type Limits struct {
 	ReplicaLease           time.Duration // how long to fetch from a follower before the leader is asked again
 	Patience               time.Duration // how long nothing may come of a log that goes on; see LookForStalls
 	Backoff                func(failures int) time.Duration
+	TellAfter              time.Duration  // how long look-ups may fail until that is reported, and between reports
 	Metrics                *metrics.Fetch // what is handed over is measured there; nil: nowhere
 }
 
@@ -56,6 +57,7 @@ type Table struct {
 	faulty      []*Partition // that may be at fault
 	paused      int          // number of paused partitions
 	starts      map[protocol.TopicPartition]start
+	toldFailing time.Time // when it was last reported that look-ups fail
 
 	reports []Report
 }
@@ -87,6 +89,7 @@ const (
 	ReportLeader                          // a broker told of a newer leader (KIP-951)
 	ReportStalled                         // records are known and do not come
 	ReportResumed                         // a stall is over
+	ReportRetrying                        // a position cannot be found for long
 )
 
 // NewTable returns an empty Table.
