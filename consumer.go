@@ -300,6 +300,9 @@ func (c *Consumer) report(r fetch.Report) {
 		c.log.Warn("kafka: topic was deleted and created again", "topic", r.TP.Topic)
 		c.events.add(EventTopicRecreated{Topic: r.TP.Topic})
 	case fetch.ReportRetrying:
+		if isMissing(c.cluster.Metadata(), r.TP.Topic) {
+			return // that is told of once, for the topic
+		}
 		err := faultError(fetch.Fault{TP: r.TP, Err: r.Err}, &c.cfg)
 		c.log.Warn("kafka: position cannot be found; retrying", "partition", r.TP, "since", r.Since, "error", err)
 		c.events.add(EventRetrying{Operation: fmt.Sprintf("look-up of the position of %s", r.TP), Err: err})

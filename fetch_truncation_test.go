@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +29,9 @@ func TestTruncation(t *testing.T) {
 				require.NoError(t, c.SeekToBeginning())
 				readAndTruncate(t, c, b)
 				require.Equal(t, span(6, 10), offsetsOf(pollN(t, c, 5)))
-				resets := ofKind[EventPositionReset](&events)
+				resets := slices.DeleteFunc(ofKind[EventPositionReset](&events), func(e EventPositionReset) bool {
+					return e.From == -1 // before the seek came
+				})
 				require.Len(t, resets, 1)
 				require.EqualValues(t, 10, resets[0].From)
 				require.EqualValues(t, 6, resets[0].To)

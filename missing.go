@@ -25,7 +25,7 @@ type absence struct {
 func (m missingTopics) follow(md *cluster.Metadata, topics []string, now time.Time) (tell []string, again time.Duration) {
 	absent := make(map[string]bool)
 	for _, name := range topics {
-		if t := md.Topics[name]; t != nil && t.Err != protocol.UnknownTopicOrPartition {
+		if !isMissing(md, name) {
 			continue
 		}
 		absent[name] = true
@@ -66,4 +66,10 @@ func (c *Consumer) tellMissing(m missingTopics) (again time.Duration) {
 		})
 	}
 	return again
+}
+
+// isMissing tells whether there is no such topic as far as is known.
+func isMissing(md *cluster.Metadata, topic string) bool {
+	t := md.Topics[topic]
+	return t == nil || t.Err == protocol.UnknownTopicOrPartition
 }
