@@ -165,29 +165,32 @@ func (c *Cluster) race(ctx context.Context, cands []candidate, wait time.Duratio
 		err   error
 	}
 	results := make(chan outcome, len(cands))
-	start := func(i int) {
-		go func() {
-			o := outcome{index: i}
-			o.resp, o.node, o.err = c.askOne(ctx, cands[i], request, check)
-			results <- o
-		}()
-	}
+	wait = max(wait, time.Millisecond)
 	var (
 		won     *reply
 		errs    = make([]error, len(cands))
 		started int
 		running int
-		timer   = time.NewTimer(0)
+		timer   = time.NewTimer(wait)
 	)
 	defer timer.Stop()
-	for running > 0 || won == nil && started < len(cands) {
+	startNext := func() {
+		if won != nil || started == len(cands) {
+			return
+		}
+		i := started
+		go func() {
+			o := outcome{index: i}
+			o.resp, o.node, o.err = c.askOne(ctx, cands[i], request, check)
+			results <- o
+		}()
+		started, running = started+1, running+1
+		timer.Reset(wait)
+	}
+	for startNext(); running > 0; {
 		select {
 		case <-timer.C:
-			if won == nil && started < len(cands) {
-				start(started)
-				started, running = started+1, running+1
-				timer.Reset(max(wait, time.Millisecond))
-			}
+			startNext()
 		case o := <-results:
 			running--
 			errs[o.index] = o.err
@@ -195,8 +198,8 @@ func (c *Cluster) race(ctx context.Context, cands []candidate, wait time.Duratio
 				o.from = cands[o.index]
 				won = &o.reply
 				cancel()
-			} else if won == nil {
-				timer.Reset(0)
+			} else {
+				startNext()
 			}
 		}
 	}
