@@ -90,6 +90,26 @@ func Classpath(release string) (string, error) {
 	return filepath.Join(dir, "*"), err
 }
 
+// Compile compiles Java sources against the jars of a release, unless the cache has
+// their classes under that name, and gives the folder of the classes.
+func Compile(name, release string, sources []string) (string, error) {
+	cp, err := Classpath(release)
+	if err != nil {
+		return "", err
+	}
+	var key string
+	for _, s := range sources {
+		b, err := os.ReadFile(s)
+		if err != nil {
+			return "", err
+		}
+		key += string(b)
+	}
+	return proc.Cached(name, key, func(dir string) error {
+		return proc.Run(append([]string{"javac", "-nowarn", "-d", dir, "-cp", cp}, sources...)...)
+	})
+}
+
 // JVM gives the java command with a small heap, a quick start and logs on
 // standard error; the main class and its arguments follow.
 func JVM(release, heap string, properties ...string) ([]string, error) {

@@ -101,21 +101,7 @@ func compiled(release string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cp, err := broker.Classpath(release)
-	if err != nil {
-		return "", err
-	}
-	var key string
-	for _, s := range sources {
-		b, err := os.ReadFile(s)
-		if err != nil {
-			return "", err
-		}
-		key += string(b)
-	}
-	return proc.Cached("driver/"+release, key, func(dir string) error {
-		return proc.Run(append([]string{"javac", "-nowarn", "-d", dir, "-cp", cp}, sources...)...)
-	})
+	return broker.Compile("driver/"+release, release, sources)
 }
 
 // read owns the standard output of the driver until it ends.

@@ -78,21 +78,7 @@ func compiled(release string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cp, err := broker.Classpath(release)
-	if err != nil {
-		return "", err
-	}
-	var key string
-	for _, s := range sources {
-		b, err := os.ReadFile(s)
-		if err != nil {
-			return "", err
-		}
-		key += string(b)
-	}
-	return proc.Cached("own/"+release, key, func(dir string) error {
-		return proc.Run(append([]string{"javac", "-nowarn", "-d", dir, "-cp", cp}, sources...)...)
-	})
+	return broker.Compile("own/"+release, release, sources)
 }
 
 // sourcesFor chooses of each class the newest source that fits a release: each
