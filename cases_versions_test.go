@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -50,12 +49,12 @@ func TestEveryReleaseIsFoundAndRead(t *testing.T) {
 				produceOld(b, "t", 0, 20)
 				produceOld(b, "t", 1, 20)
 				var log logBuffer
-				c := openConsumer(t, changed(b, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+				c := openConsumer(t, changed(b, func(cfg *Config) { cfg.Logger = log.logger() }))
 				require.Equal(t, release, c.BrokerVersion())
 				require.NoError(t, c.Assign(inTopic(0), inTopic(1)))
 				require.Len(t, pollN(t, c, 40), 40)
-				require.Equal(t, 1, strings.Count(log.buf.String(), "broker version found"), "once per broker: %s", log.buf.String())
-				require.Contains(t, log.buf.String(), "version="+release)
+				require.Equal(t, 1, strings.Count(log.String(), "broker version found"), "once per broker: %s", log.String())
+				require.Contains(t, log.String(), "version="+release)
 				topics, err := c.Topics(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, []string{"t"}, topics, "internal topics are left out")

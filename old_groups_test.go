@@ -36,11 +36,15 @@ func (l *logBuffer) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// warnings counts the warnings that have text in them.
-func (l *logBuffer) warnings(text string) (n int) {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for line := range strings.Lines(l.buf.String()) {
+	return l.buf.String()
+}
+
+// warnings counts the warnings that have text in them.
+func (l *logBuffer) warnings(text string) (n int) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, "level=WARN") && strings.Contains(line, text) {
 			n++
 		}
