@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proxy"
 )
 
@@ -45,13 +46,13 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 				cfg.SessionTimeout = 20 * time.Second // no rebalance meanwhile
 				c := newConsumer(t, target, cfg)
 				appendTo(t, target, topic, 0, 50)
-				require.Equal(t, span(0, 50), pollOffsets(t, c, 50, 20*time.Second))
+				require.Equal(t, consume.Span(0, 50), pollOffsets(t, c, 50, 20*time.Second))
 				waitFor(t, "a heartbeat", func() bool { return p.Answered(keyHeartbeat) > 0 })
 
 				connects := p.Connects()
 				fault.fail(t, p)
 				appendTo(t, target, topic, 0, 50)
-				require.Equal(t, span(50, 100), pollOffsets(t, c, 50, 2*requestTimeout+time.Second))
+				require.Equal(t, consume.Span(50, 100), pollOffsets(t, c, 50, 2*requestTimeout+time.Second))
 				require.NoError(t, c.Commit(t.Context()))
 				require.Equal(t, map[kafka.TopicPartition]int64{{Topic: topic}: 100}, committed(t, target, group))
 				waitFor(t, "a new connection", func() bool { return p.Connects() > connects })
@@ -101,7 +102,7 @@ func TestPollKeepsToItsTimeoutWhileTheBrokerIsAway(t *testing.T) {
 						require.NoError(t, c.Assign(tp))
 					}
 					appendTo(t, target, topic, 0, 5)
-					require.Equal(t, span(0, 5), pollOffsets(t, c, 5, 20*time.Second))
+					require.Equal(t, consume.Span(0, 5), pollOffsets(t, c, 5, 20*time.Second))
 
 					outage.away(t, p)
 					connects := p.Connects()
@@ -110,7 +111,7 @@ func TestPollKeepsToItsTimeoutWhileTheBrokerIsAway(t *testing.T) {
 					require.Less(t, p.Connects()-connects, 30, "connects follow the backoff")
 					outage.back(t, p)
 					appendTo(t, target, topic, 0, 5)
-					require.Equal(t, span(5, 10), pollOffsets(t, c, 5, 2*requestTimeout+sessionTimeout))
+					require.Equal(t, consume.Span(5, 10), pollOffsets(t, c, 5, 2*requestTimeout+sessionTimeout))
 					require.Equal(t, int64(10), position(t, c, tp))
 				})
 			}
@@ -165,7 +166,7 @@ func TestStallIsToldOfUntilTheBrokerIsBack(t *testing.T) {
 
 		p.Allow(t)
 		more, _ := pollUntil(t, c, 20*time.Second, func(got []kafka.Record) bool { return len(first)+len(rest)+len(got) >= 200 })
-		require.Equal(t, span(0, 200), offsets(slices.Concat(first, rest, more)))
+		require.Equal(t, consume.Span(0, 200), consume.Offsets(slices.Concat(first, rest, more)))
 		require.Equal(t, tp, next().(kafka.EventPartitionResumed).TopicPartition)
 		h, err = c.Health()
 		require.NoError(t, err)

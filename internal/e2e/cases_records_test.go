@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/raw"
 )
@@ -58,7 +59,7 @@ func TestEndOfALogWhoseLastOffsetsWereCompactedAway(t *testing.T) {
 		cfg := caseConfig()
 		cfg.GroupID = target.Unique(t)
 		c := assigned(t, target, cfg, tp)
-		require.Equal(t, span(0, last), pollOffsets(t, c, int(last), 10*time.Second))
+		require.Equal(t, consume.Span(0, last), pollOffsets(t, c, int(last), 10*time.Second))
 		require.Empty(t, waitLag(t, c, tp, 0))
 		require.Equal(t, end, position(t, c, tp))
 		require.NoError(t, c.Commit(t.Context()))
@@ -113,7 +114,7 @@ func TestRecordsUntilEnd(t *testing.T) {
 					appendTo(t, target, topic, 1, 10)
 				}
 			}
-			require.Equal(t, span(0, 10), got)
+			require.Equal(t, consume.Span(0, 10), got)
 		})
 		t.Run("of transactions that were committed, aborted and left open", func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka"
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proxy"
@@ -96,8 +97,8 @@ func recreate(t *testing.T, target *Target, gone time.Duration, commit bool) {
 	appendTo(t, target, other, 0, 5)
 	appendTo(t, target, topic, 0, 10)
 	records, errs = pollUntil(t, c, 15*time.Second, func(got []kafka.Record) bool { return len(got) >= 15 })
-	require.Equal(t, span(0, 10), offsets(of(records, again)), "errors: %v", errs)
-	require.Equal(t, span(20, 25), offsets(of(records, untouched)))
+	require.Equal(t, consume.Span(0, 10), consume.Offsets(of(records, again)), "errors: %v", errs)
+	require.Equal(t, consume.Span(20, 25), consume.Offsets(of(records, untouched)))
 	requireAbout(t, topic, errs)
 	require.NoError(t, c.Commit(t.Context()))
 	require.Equal(t, map[kafka.TopicPartition]int64{again: 10, untouched: 25}, committed(t, target, group))
@@ -211,7 +212,7 @@ func TestTopicThatDoesNotExistHoldsUpNothing(t *testing.T) {
 					requireAbout(t, gone.Topic, errs)
 					records = append(records, got...)
 				}
-				require.Equal(t, span(0, 20), offsets(records))
+				require.Equal(t, consume.Span(0, 20), consume.Offsets(records))
 				for range 2 {
 					err := <-looked
 					require.ErrorContains(t, err, gone.Topic)

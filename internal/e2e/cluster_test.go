@@ -13,6 +13,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka"
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proxy"
@@ -138,7 +139,7 @@ func testSessions(t *testing.T, f *faulty) {
 		require.Equal(t, before[i]+1, during[i], "sessions at node %d", i+1)
 	}
 	finish(t, f.Target, topic, group, l, r)
-	closeConsumer(t, c)
+	consume.Close(t, c)
 	waitFor(t, "the sessions are closed", func() bool { return sessions() == before })
 }
 
@@ -257,8 +258,8 @@ func testUncleanElection(t *testing.T, f *faulty) {
 	f.brokers.Kill(2)
 	f.waitISR(t, topic, 1)
 	produce(50, "to be lost")
-	require.Equal(t, span(0, 150), pollOffsets(t, lenient, 150, 10*time.Second))
-	require.Equal(t, span(0, 150), pollOffsets(t, strict, 150, 10*time.Second))
+	require.Equal(t, consume.Span(0, 150), pollOffsets(t, lenient, 150, 10*time.Second))
+	require.Equal(t, consume.Span(0, 150), pollOffsets(t, strict, 150, 10*time.Second))
 	f.brokers.Kill(1)
 	f.brokers.Restart(t, 2)
 	waitFor(t, "an unclean election", func() bool { return f.leader(t, topic) == 2 })
@@ -266,7 +267,7 @@ func testUncleanElection(t *testing.T, f *faulty) {
 
 	records, errs := pollUntil(t, lenient, 10*time.Second, func(got []kafka.Record) bool { return len(got) >= 10 })
 	require.Empty(t, errs)
-	require.Equal(t, span(100, 110), offsets(records))
+	require.Equal(t, consume.Span(100, 110), consume.Offsets(records))
 	require.Equal(t, "after the election", string(records[0].Value))
 	mu.Lock()
 	last := resets[len(resets)-1]
@@ -284,7 +285,7 @@ func testUncleanElection(t *testing.T, f *faulty) {
 	require.True(t, truncation.DivergentKnown)
 	require.Equal(t, int64(100), truncation.DivergentFrom.Offset)
 	require.NoError(t, strict.SeekTo(tp, truncation.DivergentFrom))
-	require.Equal(t, span(100, 110), pollOffsets(t, strict, 10, 10*time.Second))
+	require.Equal(t, consume.Span(100, 110), pollOffsets(t, strict, 10, 10*time.Second))
 	f.brokers.Restart(t, 1)
 	f.waitISR(t, topic, 1, 2)
 }
@@ -301,7 +302,7 @@ func away(t *testing.T, f *faulty, leave, comeBack func()) {
 	consumers := []*kafka.Consumer{alone, member}
 	appendTo(t, f.Target, topic, 0, 10)
 	for _, c := range consumers {
-		require.Equal(t, span(0, 10), pollOffsets(t, c, 10, 20*time.Second))
+		require.Equal(t, consume.Span(0, 10), pollOffsets(t, c, 10, 20*time.Second))
 	}
 	require.NoError(t, member.Commit(t.Context()))
 
@@ -317,7 +318,7 @@ func away(t *testing.T, f *faulty, leave, comeBack func()) {
 	comeBack()
 	appendTo(t, f.Target, topic, 0, 10) // waits until there is a leader
 	for _, c := range consumers {
-		require.Equal(t, span(10, 20), pollOffsets(t, c, 10, requestTimeout+sessionTimeout+soon))
+		require.Equal(t, consume.Span(10, 20), pollOffsets(t, c, 10, requestTimeout+sessionTimeout+soon))
 		require.Equal(t, int64(20), position(t, c, tp))
 	}
 	require.NoError(t, member.Commit(t.Context()))

@@ -4,9 +4,7 @@ package e2e
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -14,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
 
 // patience bounds every wait of these tests.
-const patience = 60 * time.Second
+const patience = consume.Patience
 
 // newConsumer makes a consumer of the target that reads from the beginning
 // unless cfg says otherwise. It is closed with the test.
@@ -36,38 +35,7 @@ func openConsumer(t *testing.T, target *Target, cfg kafka.Config) *kafka.Consume
 	if cfg.BootstrapServers == nil {
 		cfg.BootstrapServers = target.Bootstrap
 	}
-	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)) // shown with the test, when it fails
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	c, err := kafka.NewConsumer(ctx, cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { closeConsumer(t, c) })
-	return c
-}
-
-func closeConsumer(t *testing.T, c *kafka.Consumer) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	require.NoError(t, c.Close(ctx))
-}
-
-// poll polls until n records came, and gives them in order of partition and
-// offset.
-func poll(t *testing.T, c *kafka.Consumer, n int) []kafka.Record {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var got []kafka.Record
-	for len(got) < n {
-		recs, err := c.Poll(ctx, time.Second)
-		require.NoError(t, err, "after %d of %d records", len(got), n)
-		got = slices.AppendSeq(got, recs.All())
-	}
-	slices.SortStableFunc(got, func(a, b kafka.Record) int {
-		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
-	})
-	return got
+	return consume.Open(t, cfg)
 }
 
 func TestProduceConsume(t *testing.T) {
@@ -77,8 +45,9 @@ func TestProduceConsume(t *testing.T) {
 		target.Fill(t, topic, partitions, n)
 		c := newConsumer(t, target, kafka.Config{GroupID: group, Topics: []string{topic}})
 
-		records := poll(t, c, n)
+		records := consume.Poll(t, c, n)
 		require.Len(t, records, n)
+		slices.SortStableFunc(records, func(a, b kafka.Record) int { return cmp.Compare(a.Partition, b.Partition) })
 		for i, r := range records {
 			p, offset := i/(n/partitions), i%(n/partitions)
 			require.Equal(t, [2]int64{int64(p), int64(offset)}, [2]int64{int64(r.Partition), r.Offset})
@@ -92,7 +61,7 @@ func TestProduceConsume(t *testing.T) {
 			require.Equal(t, int64(n/partitions), o.Offset, "of %v", tp)
 		}
 		require.Len(t, target.Committed(t, group), partitions)
-		closeConsumer(t, c)
+		consume.Close(t, c)
 		require.Empty(t, target.DescribeGroup(t, group).Members, "the member left")
 	})
 }
@@ -105,7 +74,7 @@ func TestConsumeByAssignmentWithoutAGroup(t *testing.T) {
 		tp := kafka.TopicPartition{Topic: topic, Partition: 1}
 		require.NoError(t, c.Assign(tp))
 		require.NoError(t, c.Seek(tp, 3))
-		records := poll(t, c, 2)
+		records := consume.Poll(t, c, 2)
 		require.Len(t, records, 2)
 		require.Equal(t, int64(3), records[0].Offset)
 		position, err := c.Position(t.Context(), tp)
@@ -127,7 +96,7 @@ func TestEveryCodecWithHeadersAndNulls(t *testing.T) {
 		}
 		c := newConsumer(t, target, kafka.Config{})
 		require.NoError(t, c.Assign(kafka.TopicPartition{Topic: topic}))
-		records := poll(t, c, 2*len(codecs))
+		records := consume.Poll(t, c, 2*len(codecs))
 		for i, codec := range codecs {
 			r := records[2*i]
 			require.Nil(t, r.Key)
@@ -156,19 +125,11 @@ func TestReadCommittedSeesNoAbortedAndNoOpenTransaction(t *testing.T) {
 
 		c := newConsumer(t, target, kafka.Config{IsolationLevel: kafka.ReadCommitted})
 		require.NoError(t, c.Assign(kafka.TopicPartition{Topic: topic}))
-		require.Equal(t, []string{"plain"}, values(poll(t, c, 1)))
+		require.Equal(t, []string{"plain"}, consume.Values(consume.Poll(t, c, 1)))
 		recs, err := c.Poll(t.Context(), time.Second)
 		require.NoError(t, err)
 		require.Zero(t, recs.Len(), "nothing behind the open transaction")
 		open.Commit(t)
-		require.Equal(t, []string{"open", "behind"}, values(poll(t, c, 2)))
+		require.Equal(t, []string{"open", "behind"}, consume.Values(consume.Poll(t, c, 2)))
 	})
-}
-
-func values(records []kafka.Record) []string {
-	var out []string
-	for _, r := range records {
-		out = append(out, string(r.Value))
-	}
-	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
 
@@ -77,23 +78,7 @@ func pollOffsets(t *testing.T, c *kafka.Consumer, n int, d time.Duration) []int6
 	t.Helper()
 	records, errs := pollUntil(t, c, d, func(got []kafka.Record) bool { return len(got) >= n })
 	require.Len(t, records, n, "records within %v; errors: %v", d, errs)
-	return offsets(records)
-}
-
-func offsets(records []kafka.Record) []int64 {
-	var out []int64
-	for _, r := range records {
-		out = append(out, r.Offset)
-	}
-	return out
-}
-
-func span(from, to int64) []int64 {
-	var out []int64
-	for o := from; o < to; o++ {
-		out = append(out, o)
-	}
-	return out
+	return consume.Offsets(records)
 }
 
 // appendTo produces n records to one partition of a topic.

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/proxy"
 )
@@ -420,7 +421,7 @@ func startOurs(t *testing.T, f *faulty, s *subject) {
 		require.NoError(t, err)
 		return fmt.Sprint(g.MemberID, g.GenerationID)
 	}
-	s.stops = append(s.stops, func() { closeConsumer(t, c) })
+	s.stops = append(s.stops, func() { consume.Close(t, c) })
 	s.beside(func(ctx context.Context) {
 		for ctx.Err() == nil {
 			records, err := c.Poll(ctx, 200*time.Millisecond)

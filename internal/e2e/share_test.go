@@ -15,6 +15,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka"
 	"github.com/kafkaconsumer/kafka/assignors"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/java"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/peer"
@@ -83,7 +84,7 @@ func (m *member) stop(t *testing.T) {
 	if !errors.Is(m.err, context.Canceled) {
 		require.NoError(t, m.err, "of Poll")
 	}
-	closeConsumer(t, m.consumer)
+	consume.Close(t, m.consumer)
 }
 
 func (m *member) consumed() []place {
@@ -151,7 +152,7 @@ func TestNoStrategyInCommonWithTheGroup(t *testing.T) {
 		require.ErrorContains(t, err, group)
 		require.ErrorContains(t, err, "cooperative-sticky, sticky")
 		require.ErrorContains(t, err, "PartitionAssignmentStrategy")
-		closeConsumer(t, c)
+		consume.Close(t, c)
 		target.Fill(t, topic, 1, 1)
 		other.WaitRecords(t, 2)
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka"
 	"github.com/kafkaconsumer/kafka/internal/e2e/broker"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
 
@@ -155,7 +156,7 @@ func (e *env) requireReadsAll(t *testing.T, cfg kafka.Config, topics []filled) {
 	}
 	c := e.assigned(t, cfg, tps...)
 	got := map[kafka.TopicPartition][]kafka.Record{}
-	for _, r := range poll(t, c, len(tps)*sampleSize) {
+	for _, r := range consume.Poll(t, c, len(tps)*sampleSize) {
 		got[r.TopicPartition()] = append(got[r.TopicPartition()], r)
 	}
 	for _, f := range readable {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
 
@@ -36,7 +37,7 @@ func commits(t *testing.T, e *env) {
 	none, err := c.Committed(ctx, tps...)
 	require.NoError(t, err)
 	require.Empty(t, none)
-	poll(t, c, 20)
+	consume.Poll(t, c, 20)
 	require.NoError(t, c.Commit(ctx))
 	require.Equal(t, []int64{10, 10}, e.Committed(t, group, topic, 2))
 
@@ -48,7 +49,7 @@ func commits(t *testing.T, e *env) {
 	require.Eventually(t, func() bool { nothing(t, c); return len(called) == 1 }, patience, 10*time.Millisecond)
 	require.NoError(t, <-called)
 	require.Equal(t, []int64{7, 4}, e.Committed(t, group, topic, 2))
-	closeNow(t, c)
+	consume.Close(t, c)
 
 	for _, setting := range []string{"", e.release} {
 		t.Run(settingName(setting), func(t *testing.T) {
@@ -63,16 +64,16 @@ func commits(t *testing.T, e *env) {
 			if e.has("0.8.2") { // ZooKeeper keeps the offset alone
 				require.Equal(t, "four", stored[tps[1]].Metadata)
 			}
-			require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: span(7, 10), tps[1]: span(4, 10)}, byPartition(poll(t, next, 9)))
+			require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: consume.Span(7, 10), tps[1]: consume.Span(4, 10)}, byPartition(consume.Poll(t, next, 9)))
 		})
 	}
 
 	t.Run("automatic commits", func(t *testing.T) {
 		group := e.name("automatic commits")
 		auto := e.assigned(t, kafka.Config{GroupID: group, AutoCommitInterval: 100 * time.Millisecond}, tps...)
-		poll(t, auto, 20)
+		consume.Poll(t, auto, 20)
 		nothing(t, auto) // now they are done
-		closeNow(t, auto)
+		consume.Close(t, auto)
 		require.Equal(t, []int64{10, 10}, e.Committed(t, group, topic, 2))
 	})
 }
@@ -87,7 +88,7 @@ func noCommits(t *testing.T, e *env) {
 			c := e.assigned(t, kafka.Config{
 				APIVersion: setting, GroupID: "group", AutoCommitInterval: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
 			}, tps...)
-			poll(t, c, 10)
+			consume.Poll(t, c, 10)
 			nothing(t, c)
 			require.Contains(t, log.String(), "level=WARN", "auto-commit is off, with a warning")
 			require.Contains(t, log.String(), "commit")
@@ -99,7 +100,7 @@ func noCommits(t *testing.T, e *env) {
 			require.NotEmpty(t, unsupported.Need)
 			_, err := c.Committed(ctx, tps...)
 			require.ErrorAs(t, err, &unsupported)
-			closeNow(t, c)
+			consume.Close(t, c)
 		})
 	}
 }
@@ -132,7 +133,7 @@ func (e *env) requireFollowsGrowth(t *testing.T, group string) (topic string) {
 	}
 	c := e.open(t, cfg)
 	tps := partitions(topic, 3)
-	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: span(0, 10), tps[1]: span(0, 10)}, byPartition(poll(t, c, 20)))
+	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: consume.Span(0, 10), tps[1]: consume.Span(0, 10)}, byPartition(consume.Poll(t, c, 20)))
 	require.Equal(t, tps[:2], c.Assignment())
 	require.Equal(t, tps[:2], assigned)
 	e.AddPartitions(t, topic, 2, 3)
@@ -140,7 +141,7 @@ func (e *env) requireFollowsGrowth(t *testing.T, group string) (topic string) {
 	for i := range 5 {
 		e.Produce(t, grown, outside.To(topic, 2, "k", fmt.Sprint(i)))
 	}
-	require.Equal(t, map[kafka.TopicPartition][]int64{tps[2]: span(0, 5)}, byPartition(poll(t, c, 5)))
+	require.Equal(t, map[kafka.TopicPartition][]int64{tps[2]: consume.Span(0, 5)}, byPartition(consume.Poll(t, c, 5)))
 	require.Equal(t, tps, c.Assignment())
 	if group != "" && e.has("0.8.1") {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -170,7 +171,7 @@ func groupOfTwo(t *testing.T, e *env) {
 			defer cancel()
 			require.NoError(t, first.Commit(ctx))
 			require.NoError(t, second.Commit(ctx))
-			closeNow(t, second)
+			consume.Close(t, second)
 			p.consumers = p.consumers[:1]
 			p.until(func() bool { return len(first.Assignment()) == 4 })
 			e.fill(t, topic, 50, 10, 0, 1, 2, 3)
@@ -178,11 +179,11 @@ func groupOfTwo(t *testing.T, e *env) {
 			nothing(t, first)
 			got := byPartition(p.records)
 			for _, tp := range all {
-				require.Equal(t, span(0, 60), got[tp], "each record once, over the handover")
+				require.Equal(t, consume.Span(0, 60), got[tp], "each record once, over the handover")
 			}
 			require.NoError(t, first.Commit(ctx))
 			require.Equal(t, []int64{60, 60, 60, 60}, e.Committed(t, group, topic, 4))
-			closeNow(t, first)
+			consume.Close(t, first)
 		})
 	}
 }
@@ -245,7 +246,7 @@ func staticMembers(t *testing.T, e *env) {
 	p := pollBoth(t, a, b)
 	p.until(func() bool { return len(a.Assignment()) == 1 && len(b.Assignment()) == 1 })
 	kept, before := b.Assignment(), ofA
-	closeNow(t, b)
+	consume.Close(t, b)
 	again := member("b", &ofC)
 	p.consumers = []*kafka.Consumer{a, again}
 	p.until(func() bool { return len(again.Assignment()) > 0 })

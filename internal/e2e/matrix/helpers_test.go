@@ -3,19 +3,17 @@
 package matrix
 
 import (
-	"context"
-	"log/slog"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 )
 
 // patience bounds every wait of these tests.
-const patience = 60 * time.Second
+const patience = consume.Patience
 
 // open makes a consumer of the cluster that reads from the beginning, unless cfg
 // says otherwise, and commits by itself only if it says so. It is closed with the
@@ -30,15 +28,7 @@ func (e *env) open(t *testing.T, cfg kafka.Config) *kafka.Consumer {
 	}
 	cfg.APIVersionAutoTimeout = 20 * time.Second // on a busy machine brokers take their time
 	cfg.DisableAutoCommit = cfg.AutoCommitInterval == 0
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)) // shown with the test, when it fails
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	c, err := kafka.NewConsumer(ctx, cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { closeNow(t, c) })
-	return c
+	return consume.Open(t, cfg)
 }
 
 // assigned is open with partitions assigned by hand.
@@ -47,27 +37,6 @@ func (e *env) assigned(t *testing.T, cfg kafka.Config, tps ...kafka.TopicPartiti
 	c := e.open(t, cfg)
 	require.NoError(t, c.Assign(tps...))
 	return c
-}
-
-func closeNow(t *testing.T, c *kafka.Consumer) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	require.NoError(t, c.Close(ctx))
-}
-
-// poll polls until n records came, and gives them as they came.
-func poll(t *testing.T, c *kafka.Consumer, n int) []kafka.Record {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var got []kafka.Record
-	for len(got) < n {
-		records, err := c.Poll(ctx, time.Second)
-		require.NoError(t, err, "after %d of %d records", len(got), n)
-		got = slices.AppendSeq(got, records.All())
-	}
-	return got
 }
 
 // nothing requires that nothing more comes.
@@ -92,22 +61,6 @@ func byPartition(records []kafka.Record) map[kafka.TopicPartition][]int64 {
 	out := map[kafka.TopicPartition][]int64{}
 	for _, r := range records {
 		out[r.TopicPartition()] = append(out[r.TopicPartition()], r.Offset)
-	}
-	return out
-}
-
-func span(from, to int64) []int64 {
-	var out []int64
-	for o := from; o < to; o++ {
-		out = append(out, o)
-	}
-	return out
-}
-
-func values(records []kafka.Record) []string {
-	var out []string
-	for _, r := range records {
-		out = append(out, string(r.Value))
 	}
 	return out
 }

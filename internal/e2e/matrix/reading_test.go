@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
 
@@ -74,7 +75,7 @@ func assignmentByHand(t *testing.T, e *env) {
 	e.fill(t, topic, 0, 100, 0, 1)
 	tps := partitions(topic, 2)
 	c := e.assigned(t, kafka.Config{}, tps...)
-	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: span(0, 100), tps[1]: span(0, 100)}, byPartition(poll(t, c, 200)))
+	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: consume.Span(0, 100), tps[1]: consume.Span(0, 100)}, byPartition(consume.Poll(t, c, 200)))
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -88,10 +89,10 @@ func assignmentByHand(t *testing.T, e *env) {
 	require.NoError(t, c.Pause(tps[1]))
 	require.NoError(t, c.Seek(tps[0], 97))
 	require.NoError(t, c.SeekToBeginning(tps[1]))
-	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: {97, 98, 99}}, byPartition(poll(t, c, 3)))
+	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: {97, 98, 99}}, byPartition(consume.Poll(t, c, 3)))
 	nothing(t, c)
 	require.NoError(t, c.Resume(tps[1]))
-	require.Equal(t, map[kafka.TopicPartition][]int64{tps[1]: span(0, 100)}, byPartition(poll(t, c, 100)))
+	require.Equal(t, map[kafka.TopicPartition][]int64{tps[1]: consume.Span(0, 100)}, byPartition(consume.Poll(t, c, 100)))
 
 	require.NoError(t, c.SeekToEnd(tps...))
 	for _, tp := range tps {
@@ -100,11 +101,11 @@ func assignmentByHand(t *testing.T, e *env) {
 		require.Equal(t, int64(100), position)
 	}
 	e.fill(t, topic, 100, 1, 0, 1)
-	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: {100}, tps[1]: {100}}, byPartition(poll(t, c, 2)))
+	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: {100}, tps[1]: {100}}, byPartition(consume.Poll(t, c, 2)))
 
 	// Beyond the end is out of range: the policy decides.
 	require.NoError(t, c.Seek(tps[0], 1000))
-	require.Equal(t, span(0, 101), byPartition(poll(t, c, 101))[tps[0]])
+	require.Equal(t, consume.Span(0, 101), byPartition(consume.Poll(t, c, 101))[tps[0]])
 	never := e.assigned(t, kafka.Config{AutoOffsetReset: kafka.ResetNone}, tps[0])
 	require.NoError(t, never.Seek(tps[0], 1000))
 	_, err = never.Poll(ctx, -1)
@@ -168,7 +169,7 @@ func aRecordLargerThanAFetch(t *testing.T, e *env) {
 			c := e.assigned(t, kafka.Config{APIVersion: setting, MaxPartitionFetchBytes: 1 << 20}, tps...)
 			e.fill(t, topic, int64(10*i), 10, 1) // the other partition keeps flowing
 			got := map[int32][]kafka.Record{}
-			for _, r := range poll(t, c, 3+10*(i+1)) {
+			for _, r := range consume.Poll(t, c, 3+10*(i+1)) {
 				got[r.Partition] = append(got[r.Partition], r)
 			}
 			for i, r := range got[0] {
@@ -211,12 +212,12 @@ func aRecordLargerThanAnAnswerMayBe(t *testing.T, e *env) {
 			records = append(records, r.Clone())
 		}
 	}
-	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: {0}, tps[1]: span(0, 10)}, byPartition(records))
+	require.Equal(t, map[kafka.TopicPartition][]int64{tps[0]: {0}, tps[1]: consume.Span(0, 10)}, byPartition(records))
 	require.NoError(t, c.Seek(tps[0], 2))
-	behind := poll(t, c, 1)
+	behind := consume.Poll(t, c, 1)
 	require.Equal(t, string(sent[2].Value), string(behind[0].Value))
 	e.fill(t, topic, 10, 10, 1)
-	require.Equal(t, map[kafka.TopicPartition][]int64{tps[1]: span(10, 20)}, byPartition(poll(t, c, 10)))
+	require.Equal(t, map[kafka.TopicPartition][]int64{tps[1]: consume.Span(10, 20)}, byPartition(consume.Poll(t, c, 10)))
 }
 
 // A compacted log has gaps, within compressed messages as well.
@@ -280,14 +281,14 @@ func createsNoTopics(t *testing.T, e *env) {
 	there := kafka.TopicPartition{Topic: e.topic(t, "there", 1, nil)}
 	e.fill(t, there.Topic, 0, 1, 0)
 	c := e.assigned(t, kafka.Config{}, missing, there)
-	poll(t, c, 1)
+	consume.Poll(t, c, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	none, err := c.PartitionsForTopic(ctx, missing.Topic)
 	require.NoError(t, err)
 	require.Empty(t, none)
 	require.NotContains(t, e.cluster.Topics(t), missing.Topic)
-	closeNow(t, c)
+	consume.Close(t, c)
 
 	creator := e.assigned(t, kafka.Config{AllowAutoCreateTopics: true}, missing)
 	require.Eventually(t, func() bool {
@@ -296,5 +297,5 @@ func createsNoTopics(t *testing.T, e *env) {
 	}, patience, 100*time.Millisecond, "AllowAutoCreateTopics makes it")
 	e.cluster.AwaitTopic(t, missing.Topic, 1)
 	e.fill(t, missing.Topic, 0, 1, 0)
-	poll(t, creator, 1)
+	consume.Poll(t, creator, 1)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 )
 
@@ -57,13 +58,13 @@ func logAppendTime(t *testing.T, e *env) {
 						continue
 					}
 					c := e.assigned(t, kafka.Config{APIVersion: setting}, kafka.TopicPartition{Topic: topic})
-					for i, r := range poll(t, c, len(sent)) {
+					for i, r := range consume.Poll(t, c, len(sent)) {
 						require.Equal(t, int64(i), r.Offset)
 						require.Equal(t, sent[i].Value, r.Value)
 						require.Equal(t, kafka.LogAppendTime, r.TimestampType())
 						require.WithinRange(t, r.Timestamp(), began, ended)
 					}
-					closeNow(t, c)
+					consume.Close(t, c)
 				}
 			})
 		}
@@ -98,7 +99,7 @@ func offsetsByTime(t *testing.T, e *env) {
 			}
 			require.NoError(t, c.Assign(tp))
 			require.NoError(t, c.SeekToTime(ctx, base.Add(8*time.Second), tp))
-			require.Equal(t, []string{"8", "9", "last"}, values(poll(t, c, 3)))
+			require.Equal(t, []string{"8", "9", "last"}, consume.Values(consume.Poll(t, c, 3)))
 		})
 	}
 	if !e.has("4.0") {
@@ -131,7 +132,7 @@ func headers(t *testing.T, e *env) {
 		e.Produce(t, map[string]string{"compression.type": codec}, r)
 	}
 	c := e.assigned(t, kafka.Config{}, tp)
-	for _, got := range poll(t, c, len(e.codecs())) {
+	for _, got := range consume.Poll(t, c, len(e.codecs())) {
 		var read []outside.Header
 		for h := range got.Headers() {
 			read = append(read, outside.Header(h))
@@ -153,12 +154,12 @@ func transactions(t *testing.T, e *env) {
 	e.Produce(t, nil, outside.To(tp.Topic, 0, "k", "behind"))
 
 	all := e.assigned(t, kafka.Config{}, tp)
-	require.Equal(t, []string{"aborted", "plain", "open", "behind"}, values(poll(t, all, 4)))
+	require.Equal(t, []string{"aborted", "plain", "open", "behind"}, consume.Values(consume.Poll(t, all, 4)))
 	c := e.assigned(t, kafka.Config{IsolationLevel: kafka.ReadCommitted}, tp)
-	require.Equal(t, []string{"plain"}, values(poll(t, c, 1)))
+	require.Equal(t, []string{"plain"}, consume.Values(consume.Poll(t, c, 1)))
 	nothing(t, c)
 	open.Commit(t)
-	require.Equal(t, []string{"open", "behind"}, values(poll(t, c, 2)))
+	require.Equal(t, []string{"open", "behind"}, consume.Values(consume.Poll(t, c, 2)))
 }
 
 // Without the list of aborted transactions, which came with Fetch v4, read_committed

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
 	"github.com/kafkaconsumer/kafka/internal/e2e/own"
 )
@@ -53,7 +54,7 @@ func (e *env) requireReadsStages(t *testing.T, topic string, stages []stage) {
 	for _, setting := range slices.Compact([]string{"", e.release, upgrades[0]}) {
 		t.Run("whole log, "+settingName(setting), func(t *testing.T) {
 			c := e.assigned(t, kafka.Config{APIVersion: setting}, kafka.TopicPartition{Topic: topic})
-			got := poll(t, c, int(behind))
+			got := consume.Poll(t, c, int(behind))
 			for _, s := range stages {
 				requireSame(t, s.base, s.sent, e.formatRead(s.format, setting), got[s.base:s.base+int64(len(s.sent))])
 			}
@@ -62,11 +63,11 @@ func (e *env) requireReadsStages(t *testing.T, topic string, stages []stage) {
 	}
 	t.Run("group", func(t *testing.T) {
 		c := e.open(t, groupConfig("group", topic))
-		requireSame(t, last.base, last.sent, last.format, poll(t, c, len(last.sent)))
+		requireSame(t, last.base, last.sent, last.format, consume.Poll(t, c, len(last.sent)))
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		require.NoError(t, c.Commit(ctx))
-		closeNow(t, c)
+		consume.Close(t, c)
 		require.Equal(t, []int64{behind}, e.Committed(t, "group", topic, 1))
 	})
 }

@@ -4,14 +4,12 @@ package secure
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafkaconsumer/kafka"
+	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 )
 
 const (
@@ -93,9 +92,7 @@ func newConsumer(t *testing.T, cfg kafka.Config, extraSecrets ...string) (*kafka
 	}
 	t.Cleanup(func() {
 		if c != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			require.NoError(t, c.Close(ctx))
+			consume.Close(t, c)
 		}
 		requireNoSecret(t, "the log", j.String(), extraSecrets...)
 		if t.Failed() {
@@ -111,23 +108,7 @@ func requireReads(t *testing.T, cfg kafka.Config, extraSecrets ...string) {
 	c, err := newConsumer(t, cfg, extraSecrets...)
 	require.NoError(t, err)
 	require.NoError(t, c.Subscribe([]string{topic}))
-	require.Len(t, poll(t, c, events), events)
-}
-
-func poll(t *testing.T, c *kafka.Consumer, n int) []kafka.Record {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var got []kafka.Record
-	for len(got) < n {
-		recs, err := c.Poll(ctx, time.Second)
-		require.NoError(t, err, "after %d of %d records", len(got), n)
-		got = slices.AppendSeq(got, recs.All())
-	}
-	slices.SortStableFunc(got, func(a, b kafka.Record) int {
-		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
-	})
-	return got
+	require.Len(t, consume.Poll(t, c, events), events)
 }
 
 // requireRefused requires that NewConsumer fails soon, for a reason that the text
