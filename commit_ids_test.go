@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
@@ -109,5 +110,50 @@ func TestCommittedOffsetsOfTopicsWithoutAKnownID(t *testing.T) {
 		require.NoError(t, c.cluster.RefreshAndWait(t.Context()))
 		err = c.CommitOffsets(t.Context(), offsets(tp0, 2))
 		require.ErrorIs(t, err, protocol.UnknownTopicOrPartition, "in every version of the request")
+	})
+}
+
+// A coordinator that has just started may not know a topic's id yet. What it refused for
+// that was never stored, so the earlier commit must still be.
+func TestAnEarlierCommitIsNotLeftOutForOneThatWasRefusedByTopicID(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 10)
+		c := unaware(t, b, nil)
+		pollN(t, c, 10)
+		offset := func(r testbroker.Request) int64 {
+			return r.Message.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Offset
+		}
+		b.On(protocol.KeyOffsetCommit).When(func(r testbroker.Request) bool { return offset(r) == 7 }).Fail(int16(protocol.UnknownTopicID))
+		b.On(protocol.KeyOffsetCommit).Once().Fail(int16(protocol.CoordinatorLoadInProgress))
+		earlier := beside(func() error { return c.CommitOffsets(t.Context(), offsets(tp0, 5)) })
+		later := make(chan error, 1)
+		synctest.Wait()
+		require.NoError(t, c.CommitAsync(offsets(tp0, 7), func(_ context.Context, _ map[TopicPartition]OffsetAndMetadata, err error) { later <- err }))
+		require.NoError(t, <-earlier)
+		_, err := c.Poll(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		require.ErrorIs(t, <-later, protocol.UnknownTopicOrPartition)
+		require.EqualValues(t, 5, b.CommittedOffset("g", "t", 0))
+	})
+}
+
+// What was refused was never an offset of the old topic: the one that is found is of the
+// new topic, committed by another consumer.
+func TestARefusedCommitDoesNotSpoilTheNextTopicsOffsets(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 100)
+		c := unaware(t, b, nil)
+		pollN(t, c, 100)
+		fetch := b.On(keyFetch).HoldRequest() // which would tell
+		_, err := c.Poll(t.Context(), 0)
+		require.NoError(t, err)
+		require.True(t, fetch.WaitHeld(1, time.Second))
+		createAgain(b)
+		require.NoError(t, c.Commit(t.Context()))
+		b.SetCommitted("g", "t", 0, testbroker.CommittedOffset{Offset: 100, LeaderEpoch: -1})
+		got, err := c.Committed(t.Context(), tp0)
+		require.NoError(t, err)
+		require.EqualValues(t, 100, got[tp0].Offset)
+		fetch.Remove()
 	})
 }

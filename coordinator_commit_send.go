@@ -98,12 +98,13 @@ func (co *coordinator) sendCommits(node int32, due []*commitCall) {
 	for _, c := range co.commits.all() {
 		co.leaveOutRecreated(c, md)
 	}
-	what := co.commits.newest(due)
+	what, before := co.commits.newest(due)
 	offsets := what.offsets
 	var a commitAnswer
 	if len(offsets) > 0 {
 		co.sent.note(what)
 		a = co.sendCommit(node, now, what)
+		co.sent.answered(what, a)
 	}
 	for _, c := range co.commits.all() {
 		isDue := slices.Contains(due, c)
@@ -116,6 +117,7 @@ func (co *coordinator) sendCommits(node int32, due []*commitCall) {
 			c.notBefore = time.Now().Add(co.backoff(c.failures))
 		}
 	}
+	co.commits.takeBack(before, a)
 	co.commits.forgetSent()
 }
 
@@ -143,18 +145,52 @@ func (co *coordinator) renew(c *commitCall, now *membership) {
 }
 
 // newest returns what to send: of each partition the offset of its last call, unless
-// a still later one was sent before (decision 5).
-func (q *commitQueue) newest(due []*commitCall) commitment {
-	out := commitment{offsets: map[TopicPartition]OffsetAndMetadata{}, topics: map[TopicPartition][16]byte{}}
+// a still later one was sent before (decision 5); and which calls those before are.
+func (q *commitQueue) newest(due []*commitCall) (what commitment, before map[TopicPartition]uint64) {
+	what = commitment{offsets: map[TopicPartition]OffsetAndMetadata{}, topics: map[TopicPartition][16]byte{}}
+	before = map[TopicPartition]uint64{}
 	for _, c := range due {
 		for tp, o := range c.offsets {
-			if q.sent[tp] <= c.id {
-				q.sent[tp] = c.id
-				out.offsets[tp], out.topics[tp] = o, c.topics[tp]
+			last := q.sent[tp]
+			if last > c.id {
+				continue
 			}
+			if _, has := what.offsets[tp]; !has {
+				before[tp] = last
+			}
+			q.sent[tp] = c.id
+			what.offsets[tp], what.topics[tp] = o, c.topics[tp]
 		}
 	}
-	return out
+	return what, before
+}
+
+// takeBack forgets that calls were sent whose topic the coordinator did not know by its
+// id, as one that has just started may not yet: an earlier call that is still tried must
+// not be left out for their sake.
+func (q *commitQueue) takeBack(before map[TopicPartition]uint64, a commitAnswer) {
+	for tp, last := range before {
+		if code, _ := answeredCode(a.of(tp)); code == protocol.UnknownTopicID {
+			q.sent[tp] = last
+		}
+	}
+}
+
+// isNotStored reports answers by which a coordinator says that it wrote nothing. Others
+// may come when it wrote and did not hear in time that followers have it.
+func isNotStored(err error) bool {
+	if isUnsupported(err) {
+		return true
+	}
+	switch code, _ := answeredCode(err); code {
+	case protocol.UnknownTopicID, protocol.UnknownTopicOrPartition, protocol.TopicAuthorizationFailed,
+		protocol.GroupAuthorizationFailed, protocol.OffsetMetadataTooLarge, protocol.InvalidCommitOffsetSize,
+		protocol.CoordinatorLoadInProgress, protocol.InvalidGroupID, protocol.RebalanceInProgress,
+		protocol.UnknownMemberID, protocol.IllegalGeneration, protocol.FencedInstanceID,
+		protocol.StaleMemberEpoch, protocol.FencedMemberEpoch:
+		return true
+	}
+	return false
 }
 
 // forgetSent forgets which commits were sent when none is left that could be sent

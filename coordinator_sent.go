@@ -16,8 +16,15 @@ type sentCommits struct {
 }
 
 type sentCommit struct {
+	topicID [16]byte // of the topic that the offsets are of
+	stored  offsetOf // zero: none
+	tried   offsetOf // sent last, and may or may not be stored; zero: none
+}
+
+// offsetOf is an offset and the topic that it is of.
+type offsetOf struct {
+	topicID [16]byte
 	offset  int64
-	topicID [16]byte // of the topic that the offset is of
 }
 
 // note takes in a commit that is about to be sent.
@@ -28,11 +35,29 @@ func (s *sentCommits) note(what commitment) {
 		s.last = make(map[TopicPartition]sentCommit)
 	}
 	for tp, o := range what.offsets {
-		id := what.topics[tp]
-		if id == ([16]byte{}) { // it is gone, and these are still offsets of it
-			id = s.last[tp].topicID
+		last := s.last[tp]
+		if id := what.topics[tp]; id != ([16]byte{}) { // else it is gone, and these are still offsets of it
+			last.topicID = id
 		}
-		s.last[tp] = sentCommit{offset: o.Offset, topicID: id}
+		last.tried = offsetOf{last.topicID, o.Offset}
+		s.last[tp] = last
+	}
+}
+
+// answered takes in what became of the commit that was noted last. One that was refused
+// is not remembered: an offset like it that is found later is somebody else's.
+func (s *sentCommits) answered(what commitment, a commitAnswer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for tp := range what.offsets {
+		last := s.last[tp]
+		switch err := a.of(tp); {
+		case err == nil:
+			last.stored, last.tried = last.tried, offsetOf{}
+		case isNotStored(err):
+			last.tried = offsetOf{}
+		}
+		s.last[tp] = last
 	}
 }
 
@@ -41,12 +66,15 @@ func (s *sentCommits) correct(found map[TopicPartition]OffsetAndMetadata, md *cl
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tp, o := range found {
-		sent, ok := s.last[tp]
-		if !ok || sent.offset != o.Offset || sent.topicID == ([16]byte{}) {
+		now := topicID(md, tp.Topic)
+		if now == ([16]byte{}) {
 			continue
 		}
-		if id := topicID(md, tp.Topic); id != ([16]byte{}) && id != sent.topicID {
-			found[tp] = OffsetAndMetadata{}
+		last := s.last[tp]
+		for _, sent := range []offsetOf{last.stored, last.tried} {
+			if sent.topicID != ([16]byte{}) && sent.topicID != now && sent.offset == o.Offset {
+				found[tp] = OffsetAndMetadata{}
+			}
 		}
 	}
 }
