@@ -413,6 +413,52 @@ func TestWithoutACommitAPartitionResumesWhereItFirstStarted(t *testing.T) {
 	})
 }
 
+// A partition whose position cannot be found yet holds up no other: its leader may have
+// yet to learn that it is one, or a transaction may be about to commit its offset.
+func TestPartitionsAreReadWhileTheLookUpOfAnotherFails(t *testing.T) {
+	for name, disturb := range map[string]func(b *testbroker.Cluster) *testbroker.Rule{
+		"ListOffsets": func(b *testbroker.Cluster) *testbroker.Rule {
+			return b.On(protocol.KeyListOffsets).Edit(func(_ testbroker.Request, resp kmsg.Response) {
+				for _, topic := range resp.(*kmsg.ListOffsetsResponse).Topics {
+					for i := range topic.Partitions {
+						if p := &topic.Partitions[i]; p.Partition == 1 {
+							p.ErrorCode, p.Offset = int16(protocol.NotLeaderOrFollower), -1
+						}
+					}
+				}
+			})
+		},
+		"OffsetFetch": func(b *testbroker.Cluster) *testbroker.Rule {
+			return b.On(protocol.KeyOffsetFetch).Edit(func(_ testbroker.Request, resp kmsg.Response) {
+				for _, topic := range resp.(*kmsg.OffsetFetchResponse).Groups[0].Topics {
+					for i := range topic.Partitions {
+						if p := &topic.Partitions[i]; p.Partition == 1 {
+							p.ErrorCode, p.Offset = int16(protocol.UnstableOffsetCommit), -1
+						}
+					}
+				}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+				rule := disturb(b)
+				began := time.Now()
+				c := joiner(t, b, change)
+				of := func(partition int32) {
+					records := pollN(t, c, 100)
+					require.Equal(t, span(0, 99), offsetsOf(records))
+					require.Equal(t, partition, records[0].Partition)
+				}
+				of(0)
+				require.Less(t, time.Since(began), c.cfg.RetryBackoff, "they need not wait for anything")
+				rule.Remove()
+				of(1)
+			})
+		})
+	}
+}
+
 // TestAFreshGroupGetsItsFirstRecordInFewRoundTrips: connections are opened while
 // something else is waited for. With answers that take 10 ms each, one after the
 // other: ApiVersions, Metadata, FindCoordinator, ApiVersions, JoinGroup twice

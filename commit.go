@@ -179,7 +179,7 @@ func (c *Consumer) Committed(ctx context.Context, tps ...TopicPartition) (map[To
 // committedOffsets is how the fetcher looks committed offsets up. Brokers that keep none
 // have none.
 func (c *Consumer) committedOffsets(ctx context.Context, tps []TopicPartition) (map[TopicPartition]OffsetAndMetadata, error) {
-	found, err := c.coord.committed(ctx, tps)
+	found, err := c.coord.tryCommitted(ctx, tps)
 	if isUnsupported(err) && c.coord.keepsNone.Load() {
 		return nil, nil
 	}

@@ -23,6 +23,16 @@ const committedMax = 10
 // joined as *PartitionError; what was found comes along. What this consumer committed
 // for a topic that was then created again counts as the beginning of the new one.
 func (co *coordinator) committed(ctx context.Context, tps []TopicPartition) (map[TopicPartition]OffsetAndMetadata, error) {
+	return co.lookUpCommitted(ctx, tps, true)
+}
+
+// tryCommitted is committed that asks once: failures that may pass are in the error too,
+// so that what was found need not wait for the rest.
+func (co *coordinator) tryCommitted(ctx context.Context, tps []TopicPartition) (map[TopicPartition]OffsetAndMetadata, error) {
+	return co.lookUpCommitted(ctx, tps, false)
+}
+
+func (co *coordinator) lookUpCommitted(ctx context.Context, tps []TopicPartition, retry bool) (map[TopicPartition]OffsetAndMetadata, error) {
 	l := &offsetLookup{
 		co: co, found: map[TopicPartition]OffsetAndMetadata{},
 		left: map[TopicPartition]error{}, failed: map[TopicPartition]error{},
@@ -45,18 +55,18 @@ func (co *coordinator) committed(ctx context.Context, tps []TopicPartition) (map
 		if co.ctx.Err() != nil {
 			return l.found, ErrClosed
 		}
-		if !final && !sleepFor(ctx, co.backoff(failures)) {
+		if !final && retry && !sleepFor(ctx, co.backoff(failures)) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			final = true
 		}
-		if final {
+		if final || !retry {
 			return l.found, l.giveUp(err)
 		}
 	}
 	return l.found, l.errors()
 }
 
-// offsetLookup is one call of committed.
+// offsetLookup is one call of lookUpCommitted.
 type offsetLookup struct {
 	co     *coordinator
 	found  map[TopicPartition]OffsetAndMetadata

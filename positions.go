@@ -47,6 +47,7 @@ func (f *fetcher) lookUpCommitted(lookups []fetch.Lookup) {
 	for i, l := range lookups {
 		appeared[i] = f.hooks.appeared(l.TP)
 	}
+	var failed []fetch.FailedLookup
 	table := f.acquire()
 	defer f.release()
 	for i, l := range lookups {
@@ -63,9 +64,10 @@ func (f *fetcher) lookUpCommitted(lookups []fetch.Lookup) {
 		case isRefusal(reason):
 			table.LookupRefused(l, reason, time.Now())
 		default:
-			table.LookupFailed(l, reason, time.Now())
+			failed = append(failed, fetch.FailedLookup{Lookup: l, Err: reason})
 		}
 	}
+	table.LookupsFailed(failed, time.Now())
 }
 
 // lookUpResets asks leaders for offsets by time, each on a goroutine of its own, so
@@ -93,6 +95,7 @@ func (f *fetcher) byLeader(lookups []fetch.Lookup) map[int32][]fetch.Lookup {
 func (f *fetcher) noLeader(lookups []fetch.Lookup) {
 	f.cluster.Refresh()
 	md := f.cluster.Metadata()
+	var failed []fetch.FailedLookup
 	table := f.acquire()
 	defer f.release()
 	for _, l := range lookups {
@@ -108,9 +111,10 @@ func (f *fetcher) noLeader(lookups []fetch.Lookup) {
 		if isRefusal(code) {
 			table.LookupRefused(l, code, time.Now())
 		} else {
-			table.LookupFailed(l, code, time.Now())
+			failed = append(failed, fetch.FailedLookup{Lookup: l, Err: code})
 		}
 	}
+	table.LookupsFailed(failed, time.Now())
 }
 
 func (f *fetcher) listOffsets(lookups []fetch.Lookup) {
@@ -120,28 +124,28 @@ func (f *fetcher) listOffsets(lookups []fetch.Lookup) {
 	for _, l := range lookups {
 		spec[l.TP] = l.Timestamp
 	}
-	found, failed := f.cluster.ListOffsets(ctx, spec, int8(f.cfg.IsolationLevel))
+	found, errs := f.cluster.TryListOffsets(ctx, spec, int8(f.cfg.IsolationLevel))
 	if f.ctx.Err() != nil {
 		return
 	}
+	var failed []fetch.FailedLookup
 	table := f.acquire()
 	defer f.release()
 	for _, l := range lookups {
 		o, ok := found[l.TP]
-		if ok && o.Offset < 0 && l.Timestamp < 0 { // every log has a beginning and an end
-			table.LookupFailed(l, errNoEndOfLog, time.Now())
-			continue
-		}
-		if ok {
+		err := errs[l.TP]
+		switch {
+		case ok && o.Offset < 0 && l.Timestamp < 0: // every log has a beginning and an end
+			failed = append(failed, fetch.FailedLookup{Lookup: l, Err: errNoEndOfLog})
+		case ok:
 			table.ResetFound(l, o.Offset, o.LeaderEpoch)
-			continue
-		}
-		if err := failed[l.TP]; isRefusal(err) {
+		case isRefusal(err):
 			table.LookupRefused(l, err, time.Now())
-		} else {
-			table.LookupFailed(l, err, time.Now())
+		default:
+			failed = append(failed, fetch.FailedLookup{Lookup: l, Err: err})
 		}
 	}
+	table.LookupsFailed(failed, time.Now())
 }
 
 // validate asks leaders where the epochs of the last records read end in their logs
@@ -150,15 +154,17 @@ func (f *fetcher) validate(lookups []fetch.Lookup) {
 	for leader, group := range f.byLeader(lookups) {
 		f.wg.Go(func() {
 			ends, err := f.endsOfEpochs(leader, group)
+			var failed []fetch.FailedLookup
 			table := f.acquire()
 			defer f.release()
 			for _, l := range group {
 				if end, ok := ends[l.TP]; ok {
 					table.Validated(l, end)
 				} else {
-					table.LookupFailed(l, err, time.Now())
+					failed = append(failed, fetch.FailedLookup{Lookup: l, Err: err})
 				}
 			}
+			table.LookupsFailed(failed, time.Now())
 		})
 	}
 }

@@ -51,12 +51,7 @@ type ListedOffset struct {
 func (c *Cluster) ListOffsets(ctx context.Context, spec map[protocol.TopicPartition]int64, isolation int8) (map[protocol.TopicPartition]ListedOffset, map[protocol.TopicPartition]error) {
 	ctx, stop := c.bound(ctx)
 	defer stop()
-	l := &lister{
-		c: c, isolation: isolation, ended: ctx.Done(),
-		pending: maps.Clone(spec), topics: map[string]*Topic{},
-		found: make(map[protocol.TopicPartition]ListedOffset, len(spec)),
-		errs:  map[protocol.TopicPartition]error{},
-	}
+	l := c.newLister(ctx, spec, isolation)
 	for failures := 1; len(l.pending) > 0; failures++ {
 		l.demand = 0
 		l.round(ctx)
@@ -75,6 +70,25 @@ func (c *Cluster) ListOffsets(ctx context.Context, spec map[protocol.TopicPartit
 		}
 	}
 	return l.found, l.errs
+}
+
+// TryListOffsets is ListOffsets that asks once: errors that may pass are returned too,
+// so that what was found need not wait for the rest.
+func (c *Cluster) TryListOffsets(ctx context.Context, spec map[protocol.TopicPartition]int64, isolation int8) (map[protocol.TopicPartition]ListedOffset, map[protocol.TopicPartition]error) {
+	ctx, stop := c.bound(ctx)
+	defer stop()
+	l := c.newLister(ctx, spec, isolation)
+	l.round(ctx)
+	return l.found, l.errs
+}
+
+func (c *Cluster) newLister(ctx context.Context, spec map[protocol.TopicPartition]int64, isolation int8) *lister {
+	return &lister{
+		c: c, isolation: isolation, ended: ctx.Done(),
+		pending: maps.Clone(spec), topics: map[string]*Topic{},
+		found: make(map[protocol.TopicPartition]ListedOffset, len(spec)),
+		errs:  map[protocol.TopicPartition]error{},
+	}
 }
 
 // lister is one call of ListOffsets. Its goroutine owns it, but for what mu

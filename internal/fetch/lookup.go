@@ -66,15 +66,32 @@ func (t *Table) current(l Lookup) *Partition {
 	return l.p
 }
 
-// LookupFailed ends a look-up that is to be tried again later.
-func (t *Table) LookupFailed(l Lookup, err error, now time.Time) {
-	if p := t.current(l); p != nil {
+// A FailedLookup is a look-up that is to be tried again later.
+type FailedLookup struct {
+	Lookup
+	Err error
+}
+
+// LookupsFailed ends look-ups that are to be tried again later.
+func (t *Table) LookupsFailed(failed []FailedLookup, now time.Time) {
+	failures := 0
+	for _, l := range failed {
+		if p := t.current(l.Lookup); p != nil {
+			failures = max(failures, p.failures)
+		}
+	}
+	until := now.Add(t.limits.Backoff(failures)) // the same for all: one request asks for them
+	for _, l := range failed {
+		p := t.current(l.Lookup)
+		if p == nil {
+			continue
+		}
 		p.lookingUp = false
 		t.unlocated = true
 		if p.failures == 0 {
 			p.failingSince = now
 		}
-		t.retryLater(p, err, now)
+		t.retryAt(p, l.Err, until)
 		t.tellFailing(p, now)
 	}
 }

@@ -67,7 +67,7 @@ func TestNoCommittedOffsetFollowsThePolicy(t *testing.T) {
 
 func TestFailedLookUpIsTriedAgainAndNeverTakenForNone(t *testing.T) {
 	r := unlocated(t, true, TimeLatest)
-	r.table.LookupFailed(r.committed(), protocol.CoordinatorNotAvailable, r.now)
+	r.table.LookupsFailed([]FailedLookup{{r.committed(), protocol.CoordinatorNotAvailable}}, r.now)
 	lookups, retry := r.table.WantCommitted(r.now)
 	require.Empty(t, lookups)
 	require.Equal(t, r.now.Add(100*time.Millisecond), retry)
@@ -80,6 +80,25 @@ func TestFailedLookUpIsTriedAgainAndNeverTakenForNone(t *testing.T) {
 	_, r.now = r.table.WantCommitted(r.now)
 	r.table.CommittedFound(r.committed(), 3, -1)
 	require.EqualValues(t, 3, r.position(0))
+}
+
+// Backoffs vary, but partitions that failed together are asked for together.
+func TestLookUpsThatFailTogetherAreTriedAgainTogether(t *testing.T) {
+	varying := time.Duration(0)
+	r := newRig(t, func(l *Limits) {
+		l.Backoff = func(int) time.Duration { varying += time.Millisecond; return varying }
+	})
+	r.table.Assign([]protocol.TopicPartition{tpOf(0), tpOf(1), tpOf(2)}, true)
+	lookups, _ := r.table.WantCommitted(r.now)
+	require.Len(t, lookups, 3)
+	var failed []FailedLookup
+	for _, l := range lookups {
+		failed = append(failed, FailedLookup{l, protocol.CoordinatorNotAvailable})
+	}
+	r.table.LookupsFailed(failed, r.now)
+	_, retry := r.table.WantCommitted(r.now)
+	again, _ := r.table.WantCommitted(retry)
+	require.Len(t, again, 3)
 }
 
 func TestDurationWithNothingThatYoungStartsAtTheEnd(t *testing.T) {
