@@ -68,7 +68,7 @@ func (cu *cursor) advance(ctx context.Context, w *waiter) error {
 	c.live.Store(nil)
 	cuts := table.Take(c.cfg.MaxPollRecords, nil)
 	for i := range cuts {
-		if cu.live == nil && cu.ends.trim(&cuts[i]) {
+		if cu.live == nil && cu.ends.trim(table, &cuts[i]) {
 			cu.attach(table, cuts[i])
 		} else {
 			cuts[i].Release()
@@ -96,6 +96,7 @@ func (cu *cursor) detach(table *fetch.Table) {
 func (cu *cursor) release() {
 	table := cu.c.fetcher.acquire()
 	cu.detach(table)
+	cu.ends.rouse(table)
 	cu.c.fetcher.release()
 }
 

@@ -54,8 +54,9 @@ func (e *ends) capture(ctx context.Context, c *Consumer) error {
 }
 
 // trim leaves out of the cut what is behind the end. It returns whether anything is
-// left.
-func (e *ends) trim(cut *fetch.Cut) bool {
+// left. If not, the partition rests: records that are behind the end would keep those of
+// others from their turn, and from memory.
+func (e *ends) trim(table *fetch.Table, cut *fetch.Cut) bool {
 	if e == nil {
 		return true
 	}
@@ -64,7 +65,18 @@ func (e *ends) trim(cut *fetch.Cut) bool {
 		return false
 	}
 	cut.To = min(cut.To, cut.Seg.Search(end))
-	return cut.To > cut.From
+	if cut.To <= cut.From {
+		table.Rest(cut, end)
+		return false
+	}
+	return true
+}
+
+// rouse has partitions go on whose end was come to.
+func (e *ends) rouse(table *fetch.Table) {
+	if e != nil {
+		table.Rouse()
+	}
 }
 
 // reached tells whether the iteration is over.
@@ -79,7 +91,7 @@ func (e *ends) reached(c *Consumer) bool {
 	for _, tp := range assigned {
 		p := table.Get(tp)
 		end, captured := e.at[tp]
-		if table.IsPaused(p) || table.FaultOf(p) != nil {
+		if table.IsPaused(p) || table.FaultOf(p) != nil || captured && end == 0 {
 			continue
 		}
 		if o, known := table.Position(p); !captured || !known || o.Offset < end {

@@ -86,6 +86,7 @@ type Partition struct {
 	suspect     vacancy // likewise, if a new session says so too
 	paused      bool
 	held        bool // being revoked or not yet handed to the application: neither fetched nor handed over
+	resting     bool // an iteration came to its end in p: likewise, until it is over
 	full        bool // holds more than its share; left out of requests until half is drained
 	size        int32
 	enlarged    bool // size was raised without knowing what is needed
@@ -159,8 +160,11 @@ func (p *Partition) fetchable(now time.Time) bool {
 
 // wanted tells whether p takes part in fetching at all.
 func (p *Partition) wanted() bool {
-	return p.stage == ready && !p.paused && !p.held && p.tail.kind == tailNone
+	return p.stage == ready && p.handsOut() && p.tail.kind == tailNone
 }
+
+// handsOut tells whether records of p may be handed over.
+func (p *Partition) handsOut() bool { return !p.paused && !p.held && !p.resting }
 
 // undecoded tells whether something fetched is not decoded yet.
 func (p *Partition) undecoded() bool { return p.chunks.len() > 0 || p.decoding }
@@ -178,7 +182,7 @@ func (p *Partition) setPosition(offset int64, epoch int32) {
 	p.handed = false
 	p.stage = ready
 	p.meter.lastStamp = -1
-	p.tail = tail{}
+	p.tail, p.resting = tail{}, false
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.retriedAt, p.boundary = -1, -1
 	p.unchecked, p.doubtful = false, false

@@ -143,7 +143,7 @@ func (t *Table) currentFaults() []*Partition {
 
 // stands tells whether p is at fault and the application should hear of it.
 func (p *Partition) stands() bool {
-	return p.tail.kind == tailFault && !p.paused && !p.held && p.drained()
+	return p.tail.kind == tailFault && p.handsOut() && p.drained()
 }
 
 // FaultOf returns what p stopped for, or nil.

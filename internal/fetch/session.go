@@ -359,23 +359,23 @@ func (t *Table) share() int64 {
 
 // holdsPaused tells whether dropPaused would make room.
 func (t *Table) holdsPaused() bool {
-	if t.paused == 0 {
+	if t.paused == 0 && len(t.resting) == 0 {
 		return false
 	}
 	for _, p := range t.parts {
-		if p.paused && p.bytes > 0 && !p.decoding {
+		if (p.paused || p.resting) && p.bytes > 0 && !p.decoding {
 			return true
 		}
 	}
 	return false
 }
 
-// dropPaused makes room by forgetting what is held of paused partitions; it is
-// fetched again when they are resumed.
+// dropPaused makes room by forgetting what is held of partitions that are paused, or rest;
+// it is fetched again when they go on.
 func (t *Table) dropPaused() {
 	t.syncLive()
 	for _, p := range t.parts {
-		if p.paused && p.bytes > 0 && !p.decoding {
+		if (p.paused || p.resting) && p.bytes > 0 && !p.decoding {
 			t.drop(p)
 			p.tail = tail{} // what is behind the records comes with them again
 			p.refetchFrom(p.position, p.posEpoch)

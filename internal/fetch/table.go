@@ -56,6 +56,7 @@ type Table struct {
 	live        Live
 	faulty      []*Partition // that may be at fault
 	paused      int          // number of paused partitions
+	resting     []*Partition // that rest, or did
 	starts      map[protocol.TopicPartition]start
 	toldFailing time.Time // when it was last reported that look-ups fail
 
@@ -219,6 +220,34 @@ func (t *Table) SetPaused(p *Partition, paused bool) {
 	t.queueDecode(p)
 }
 
+// Rest keeps the cut's partition from being fetched and handed over until Rouse, or until
+// its position is set anew. Its next record is at end or behind it: the position moves
+// there.
+func (t *Table) Rest(c *Cut, end int64) {
+	p := c.p
+	if p.voided != c.voided || t.parts[p.tp] != p || p.resting {
+		return
+	}
+	p.advance(end, -1, false)
+	p.resting, t.moved = true, true
+	t.resting = append(t.resting, p)
+	t.touch(p)
+	t.updateReady(p)
+}
+
+// Rouse ends Rest, for all partitions.
+func (t *Table) Rouse() {
+	for _, p := range t.resting {
+		if p.resting {
+			p.resting = false
+			t.touch(p)
+			t.updateReady(p)
+			t.queueDecode(p)
+		}
+	}
+	t.resting = nil
+}
+
 // Paused returns the paused partitions, sorted.
 func (t *Table) Paused() []protocol.TopicPartition {
 	var tps []protocol.TopicPartition
@@ -267,6 +296,7 @@ func (t *Table) startReset(p *Partition, timestamp Policy, why string) {
 	p.lookingUp = false
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.tail = tail{}
+	p.resting = false
 	p.resetTo, p.resetFrom, p.resetWhy = timestamp, from, why
 	t.touch(p)
 	if timestamp != PolicyNone {

@@ -172,7 +172,7 @@ func (t *Table) skipAllEmpty() {
 func (t *Table) HasReady() bool { return len(t.readyParts) > 0 }
 
 func (t *Table) updateReady(p *Partition) {
-	should := p.decoded.len() > 0 && !p.paused && !p.held && t.parts[p.tp] == p
+	should := p.decoded.len() > 0 && p.handsOut() && t.parts[p.tp] == p
 	if should == p.inReady {
 		return
 	}
@@ -216,7 +216,7 @@ func (t *Table) EndLive() {
 // LiveValid tells whether the records of the live cut may still be handed over.
 func (t *Table) LiveValid() bool {
 	p := t.live.cut.p
-	return t.live.active && p.voided == t.live.cut.voided && t.parts[p.tp] == p && !p.paused && !p.held
+	return t.live.active && p.voided == t.live.cut.voided && t.parts[p.tp] == p && p.handsOut()
 }
 
 // syncLive takes over how far the live cut came. The record handed over last is
