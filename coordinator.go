@@ -44,7 +44,7 @@ type coordinator struct {
 	doubted   atomic.Bool // the coordinator's last answers were bad
 	polls     atomic.Uint64
 
-	shortRebalance sync.Once // the log line about JoinGroup v0
+	shortRounds atomic.Bool // rounds wait for the session timeout only (JoinGroup v0)
 
 	store     atomic.Int32 // an offsetStore: where the group's offsets are
 	keepsNone atomic.Bool  // brokers are found to keep no offsets at all
@@ -92,6 +92,7 @@ type membership struct {
 	owned      map[TopicPartition]uint64 // which taking over it is, ever growing
 	ownedList  []TopicPartition
 	subscribed bool
+	awaited    time.Time // since when the coordinator is known to wait for a JoinGroup; zero: it does not
 }
 
 type stepKind = group.StepKind
@@ -226,6 +227,22 @@ func (co *coordinator) rebalancing() bool {
 	default:
 		return false
 	}
+}
+
+// restOfRound is how long the rebalance still waits for what this member does before it
+// joins. At its end, and later, there is a moment left to try what may come too late.
+func (co *coordinator) restOfRound() time.Duration {
+	limit := co.cfg.MaxPollInterval
+	if co.shortRounds.Load() {
+		limit = min(limit, co.cfg.SessionTimeout)
+	}
+	began := co.now.Load().awaited
+	if began.IsZero() {
+		return limit
+	}
+	// The coordinator began to wait up to a heartbeat before this member heard of it.
+	heartbeat := co.cfg.HeartbeatInterval
+	return min(limit, max(limit-time.Since(began)-heartbeat, heartbeat))
 }
 
 // generationValid reports whether this consumer is a member of its group's present

@@ -205,11 +205,9 @@ func (co *coordinator) joinAnswer(node int32, a group.SendJoin, resp kmsg.Respon
 	if r.Protocol != nil {
 		answer.Protocol = *r.Protocol
 	}
-	if r.Version == 0 {
-		co.shortRebalance.Do(func() {
-			co.log.Warn("kafka: this broker lets rebalances wait for the session timeout only, not for MaxPollInterval (KIP-62)",
-				"session_timeout", co.cfg.SessionTimeout)
-		})
+	if short := r.Version == 0; co.shortRounds.Swap(short) != short && short {
+		co.log.Warn("kafka: this broker lets rebalances wait for the session timeout only, not for MaxPollInterval (KIP-62)",
+			"session_timeout", co.cfg.SessionTimeout)
 	}
 	answer.Leader = r.LeaderID == r.MemberID
 	answer.SkipAssignment = r.SkipAssignment

@@ -121,6 +121,11 @@ func (co *coordinator) publish() {
 	if now.state != old.state || now.subscribed != old.subscribed {
 		now.since = time.Now()
 	}
+	if m.Awaited() {
+		if now.awaited = old.awaited; now.awaited.IsZero() {
+			now.awaited = time.Now()
+		}
+	}
 	now.memberID, now.generation = m.Member()
 	if !sameSlice(now.ownedList, old.ownedList) {
 		now.owned = make(map[TopicPartition]uint64, len(now.ownedList))

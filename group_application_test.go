@@ -356,3 +356,56 @@ func TestADeletedTopicHoldsUpNoCommit(t *testing.T) {
 		})
 	}
 }
+
+// Commits that do not get through, before the listener and of its own, and the listener
+// itself share what the rebalance waits for: the member joins in time.
+func TestARevocationKeepsToTheRebalanceTimeout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		version string
+		limit   time.Duration
+	}{"MaxPollInterval": {"", 20 * time.Second}, "the session timeout on JoinGroup v0": {"0.9", 10 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			test := func(t *testing.T, b *testbroker.Cluster) {
+				produce(b, "t", 0, 10)
+				var began, told time.Time
+				var left time.Duration
+				var lost []TopicPartition
+				loading := b.On(protocol.KeyOffsetCommit).Fail(int16(protocol.CoordinatorLoadInProgress))
+				c := joiner(t, b, func(cfg *Config) {
+					cfg.DisableAutoCommit, cfg.AutoCommitInterval = false, time.Hour
+					cfg.RequestTimeout, cfg.MaxPollInterval, cfg.SessionTimeout = 30*time.Second, 20*time.Second, 10*time.Second
+					cfg.RebalanceListener.OnLost = func(_ context.Context, _ *Consumer, tps []TopicPartition) error {
+						lost = tps
+						return nil
+					}
+					cfg.RebalanceListener.OnRevoked = func(ctx context.Context, c *Consumer, _ []TopicPartition) error {
+						end, _ := ctx.Deadline()
+						told, left = time.Now(), end.Sub(began)
+						loading.Remove()
+						b.On(protocol.KeyOffsetCommit).Fail(int16(protocol.UnknownTopicID)) // tried again while it may pass
+						return c.CommitAsync(offsets(tp0, 5), nil)
+					}
+				})
+				pollN(t, c, 10)
+				began = time.Now()
+				b.Rebalance("g")
+				joins := b.Count(protocol.KeyJoinGroup)
+				for b.Count(protocol.KeyJoinGroup) == joins {
+					require.Less(t, time.Since(began), tt.limit, "others do not wait for longer")
+					polled := time.Now()
+					_, err := c.Poll(t.Context(), 100*time.Millisecond)
+					require.NoError(t, err)
+					require.LessOrEqual(t, time.Since(polled), 150*time.Millisecond)
+				}
+				require.Greater(t, told.Sub(began), tt.limit/4, "it was tried for a while")
+				require.LessOrEqual(t, left, tt.limit)
+				require.Empty(t, lost)
+			}
+			if tt.version == "" {
+				bubble(t, 1, test)
+			} else {
+				oldBubble(t, tt.version, 1, test)
+			}
+		})
+	}
+}

@@ -7,11 +7,11 @@ import "context"
 //
 // They run inside Poll, Records, Messages, Close and Unsubscribe, on the goroutine
 // of that call (of Messages: the one that sends), one at a time. Their context
-// ends with what is left of the rebalance timeout (MaxPollInterval), in Close with
-// Close's context. Calls that are made with it may be Seek, Pause, Resume,
-// Position, Commit and others that do not poll; Poll, Records, Messages and
-// Unsubscribe return ErrInCallback. An error they return comes back from the call
-// that ran them, after the step is complete.
+// ends with what is left of the rebalance timeout (MaxPollInterval; on brokers before
+// 0.10.1 SessionTimeout), in Close with Close's context. Calls that are made with it
+// may be Seek, Pause, Resume, Position, Commit and others that do not poll; Poll,
+// Records, Messages and Unsubscribe return ErrInCallback. An error they return comes
+// back from the call that ran them, after the step is complete.
 type RebalanceListener struct {
 	// OnRevoked is called before partitions are given up, while they are still
 	// owned: the place to commit. Cooperative rebalances give up only what goes to

@@ -153,6 +153,7 @@ func (c *Consumer) doSteps(ctx context.Context) error {
 // would take them.
 type revocation struct {
 	step    *rebalanceStep
+	end     time.Time     // when it must be over, as the rebalance does not wait for longer
 	settled chan struct{} // closed when no commit is left to wait for
 	told    bool          // the listener was called
 }
@@ -166,7 +167,7 @@ func (c *Consumer) revoke(ctx context.Context, st *rebalanceStep) (done bool, er
 	if r == nil || r.step != st {
 		c.fetcher.acquire().Hold(st.partitions...)
 		c.fetcher.release()
-		r = &revocation{step: st}
+		r = &revocation{step: st, end: time.Now().Add(c.restOfRound())}
 		c.revoking = r
 		c.settleCommits(r)
 	}
@@ -192,8 +193,23 @@ func (c *Consumer) revoke(ctx context.Context, st *rebalanceStep) (done bool, er
 	return true, err
 }
 
+// restOfRound is how long the rebalance waits for what this consumer does.
+func (c *Consumer) restOfRound() time.Duration {
+	if c.coord == nil {
+		return c.cfg.MaxPollInterval
+	}
+	return c.coord.restOfRound()
+}
+
+// rest is how long a revocation may still take: a moment at least, so that what the
+// listener did at the last one may succeed.
+func (c *Consumer) rest(r *revocation) time.Duration {
+	return max(min(time.Until(r.end), c.restOfRound()), min(c.cfg.HeartbeatInterval, c.cfg.MaxPollInterval))
+}
+
 // settleCommits commits what is done, if that is to be committed automatically, and
-// waits for all commits, in the background.
+// waits for all commits, in the background. Before the listener was told, it leaves it
+// half of the time.
 func (c *Consumer) settleCommits(r *revocation) {
 	r.settled = make(chan struct{})
 	automatic := !c.auto.off.Load() && !r.told
@@ -201,10 +217,14 @@ func (c *Consumer) settleCommits(r *revocation) {
 		close(r.settled)
 		return
 	}
+	limit := c.rest(r)
+	if !r.told {
+		limit /= 2
+	}
 	c.wg.Go(func() {
 		defer c.disturb()
 		defer close(r.settled)
-		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.RequestTimeout)
+		ctx, cancel := context.WithTimeout(c.ctx, min(limit, c.cfg.RequestTimeout))
 		defer cancel()
 		if automatic {
 			if err := c.commitDone(ctx); err != nil {
@@ -280,7 +300,10 @@ func (c *Consumer) runListener(ctx context.Context, kind stepKind, tps []TopicPa
 	if fn == nil {
 		return nil
 	}
-	limit := c.cfg.MaxPollInterval
+	limit := c.restOfRound()
+	if r := c.revoking; r != nil && kind == stepRevoke {
+		limit = c.rest(r)
+	}
 	if deadline, ok := ctx.Deadline(); ok && c.open() != nil {
 		limit = time.Until(deadline)
 	}

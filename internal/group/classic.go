@@ -96,6 +96,7 @@ type Classic struct {
 	topics     []string
 	subscribed bool
 	rejoin     string // why a new round is due, "" when none is
+	awaited    bool   // the coordinator told of a round that this member has yet to join
 	reason     string // what the last JoinGroup gave as its reason
 
 	member     string
@@ -141,6 +142,10 @@ func (m *Classic) Owned() []TopicPartition { return m.handover.kept() }
 
 // CoordinatorDoubted reports whether CoordinatorWorks would be news.
 func (m *Classic) CoordinatorDoubted() bool { return m.lookup.failures > 0 }
+
+// Awaited reports whether the coordinator has begun a round and waits for this member to
+// join it.
+func (m *Classic) Awaited() bool { return m.awaited }
 
 // Leader reports whether this member makes the assignments of its generation.
 func (m *Classic) Leader() bool { return m.leader && m.generation >= 0 }

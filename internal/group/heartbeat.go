@@ -139,6 +139,7 @@ func (m *Classic) memberRefused(err error) {
 	switch code {
 	case protocol.RebalanceInProgress:
 		// Until its SyncGroup is answered it takes part in that rebalance already.
+		m.awaited = m.state != Syncing
 		if m.state != Syncing && m.state != Revoking && m.rejoin == "" {
 			m.wantRejoin("the group rebalances")
 		}

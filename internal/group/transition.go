@@ -49,7 +49,7 @@ func (m *Classic) tryJoin() {
 		Seq: m.request, MemberID: m.member, Topics: m.topics,
 		Owned: slices.Clone(m.handover.kept()), Generation: m.claim.generation, Reason: m.reason,
 	}
-	m.claimed = join.Owned
+	m.claimed, m.awaited = join.Owned, false
 	m.do(join)
 	m.do(Arm{Timer: ProbeTimer, After: m.answerTimeout()})
 }
@@ -203,7 +203,7 @@ func (m *Classic) refuse(err error) {
 func (m *Classic) forget(keepMember bool) {
 	m.cancelRequest()
 	m.stopHeartbeats()
-	m.generation, m.protocol, m.leader = -1, "", false
+	m.generation, m.protocol, m.leader, m.awaited = -1, "", false, false
 	m.claim, m.target = noClaim, nil
 	if !keepMember {
 		m.member = ""
