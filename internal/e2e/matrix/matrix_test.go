@@ -54,6 +54,8 @@ var features = []feature{
 	{name: "group of two", since: "0.9", test: groupOfTwo},
 	{name: "static members", since: "2.3", test: staticMembers},
 	{name: "no static members", since: "0.9", before: "2.3", test: noStaticMembers},
+	{name: "metrics are true", test: metricsAreTrue},
+	{name: "metrics of the group are true", since: "0.9", test: metricsOfTheGroupAreTrue},
 	{name: "creates no topics", test: createsNoTopics},
 }
 

@@ -219,6 +219,22 @@ func (o *Clients) Committed(t testing.TB, group, topic string, partitions int) [
 	return out
 }
 
+// Consume has the release's own consumer read n records of a topic, and gives what it
+// measured of its fetches, by name: the metrics of all partitions together.
+func (o *Clients) Consume(t testing.TB, topic string, partitions, n int) map[string]float64 {
+	t.Helper()
+	out := map[string]float64{}
+	for _, s := range o.do(t, "consume", topic, strconv.Itoa(partitions), strconv.Itoa(n)) {
+		name, text, _ := strings.Cut(s, "=")
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatalf("clients of Kafka %s: consume: %v", o.cluster.Version, err)
+		}
+		out[name] = value
+	}
+	return out
+}
+
 func properties(p map[string]string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(p)) {

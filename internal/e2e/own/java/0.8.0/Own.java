@@ -15,8 +15,8 @@ import java.util.Properties;
 /**
  * Kafka's own clients of one release behind a line protocol, for tests written in another language. A line of standard input is
  * a command and its arguments, separated by tabs; a line of standard output answers it: "ok" and values, or "error" and a text.
- * One command runs at a time; the program ends when its input does. Topics, Records and Offsets are compiled from the newest
- * folder beside this one whose clients are not newer than the release.
+ * One command runs at a time; the program ends when its input does. Topics, Records, Offsets and Measured are compiled from the
+ * newest folder beside this one whose clients are not newer than the release.
  */
 public final class Own {
     private Own() {
@@ -35,13 +35,14 @@ public final class Own {
         Topics topics = new Topics(args[0], args[1]);
         Records records = new Records(args[0]);
         Offsets offsets = new Offsets(args[0], args[1]);
+        Measured measured = new Measured(args[0]);
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), true, "UTF-8");
         System.setOut(System.err); // Kafka's tools print where they like
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 20);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] a = line.split("\t", -1);
             try {
-                out.println("ok" + run(topics, records, offsets, a));
+                out.println("ok" + run(topics, records, offsets, measured, a));
             } catch (Throwable e) {
                 e.printStackTrace();
                 out.println("error\t" + e.toString().replace('\n', ' ').replace('\t', ' '));
@@ -51,7 +52,7 @@ public final class Own {
         Runtime.getRuntime().halt(0);
     }
 
-    private static String run(Topics topics, Records records, Offsets offsets, String[] a) throws Exception {
+    private static String run(Topics topics, Records records, Offsets offsets, Measured measured, String[] a) throws Exception {
         switch (a[0]) {
             case "create":
                 topics.create(a[1], Integer.parseInt(a[2]), properties(a[3]));
@@ -77,6 +78,12 @@ public final class Own {
                     out.append('\t').append(offset);
                 }
                 return out.toString();
+            case "consume":
+                StringBuilder metrics = new StringBuilder();
+                for (Map.Entry<String, Double> m : measured.consume(a[1], Integer.parseInt(a[2]), Integer.parseInt(a[3])).entrySet()) {
+                    metrics.append('\t').append(m.getKey()).append('=').append(m.getValue());
+                }
+                return metrics.toString();
             default:
                 throw new IllegalArgumentException(a[0]);
         }
