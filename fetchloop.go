@@ -73,6 +73,7 @@ func (l *fetchLoop) awaitHunger() *fetch.Session {
 		s := l.f.table.Session(l.broker)
 		if l.f.ctx.Err() != nil || s == nil {
 			delete(l.f.loops, l.broker)
+			l.f.table.Leave(l.broker)
 			l.f.mu.Unlock()
 			kick(l.sideKick) // it ends with this loop
 			return nil

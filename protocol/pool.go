@@ -25,14 +25,17 @@ type piece struct {
 }
 
 func (p *piece) release() {
-	if p.refs.Add(-1) > 0 || cap(p.b) > maxPooledBytes {
-		return
+	if p.refs.Add(-1) == 0 {
+		poison(p.b)
+		p.free()
 	}
-	poison(p.b)
-	p.free()
 }
 
-func (p *piece) free() { freePieces[bits.Len(uint(cap(p.b)))].Put(p) }
+func (p *piece) free() {
+	if cap(p.b) <= maxPooledBytes {
+		freePieces[bits.Len(uint(cap(p.b)))].Put(p)
+	}
+}
 
 // freePiece returns a piece for about n bytes that was released, or nil.
 func freePiece(n int) *piece {

@@ -46,6 +46,9 @@ func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) b
 		s.throttled = now.Add(time.Duration(resp.ThrottleMillis) * time.Millisecond)
 	}
 	t.watchVacant(s)
+	if sound && s.id != 0 {
+		s.renew = s.renew || slices.ContainsFunc(s.answered, (*member).misses)
+	}
 	t.applyRequest(&s.Request, sound, now)
 	t.quiet = false
 	return sound
@@ -295,6 +298,7 @@ func (t *Table) truncated(p *Partition, end protocol.EpochEndOffset) {
 		t.fault(p, &TruncationError{Offset: from, Divergent: end.EndOffset, Epoch: end.Epoch, Known: known})
 	case known:
 		p.voided++
+		p.lookingUp = false
 		t.setPosition(p, end.EndOffset, end.Epoch)
 		t.report(Report{TP: p.tp, Kind: ReportReset, From: from, To: end.EndOffset, Reason: "log was truncated"})
 	default:

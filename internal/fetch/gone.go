@@ -89,7 +89,9 @@ func (t *Table) VacancyAnswered(l Lookup, localStart int64) {
 	}
 	v := p.vacant
 	p.lookingUp, p.vacant = false, vacancy{}
-	same := p.refetched == v.refetched && p.fetchOffset == v.from && !p.undecoded()
+	t.unlocated = true // another look-up of p may have waited for this one
+	now := t.vacancyOf(p)
+	same := now.refetched == v.refetched && now.from == v.from && now.end >= v.end && !p.undecoded()
 	if !same || localStart < 0 || localStart > v.from {
 		return
 	}

@@ -97,6 +97,13 @@ func (m *member) void() bool {
 	return p.refetched != m.refetched || p.member != m && p.onSide != m
 }
 
+// misses tells whether the answer tells the end of the partition's log in vain: it is void,
+// and a session does not tell it again until it changes.
+func (m *member) misses() bool {
+	p := m.p
+	return m.void() && p.member == m && p.topicID == m.topicID && m.answer.code == protocol.None && p.highWatermark < 0
+}
+
 // remove ends a membership.
 func (q *Request) remove(m *member) {
 	last := q.members[len(q.members)-1]

@@ -39,7 +39,8 @@ type Session struct {
 	insist   bool      // nor is it with the next request
 
 	noSessions bool
-	first      int // below version 7: where the next request begins
+	first      int       // where the next request that names all begins
+	turn       []*member // the members from there on
 }
 
 // session returns the broker's session, which it makes if there is none.
@@ -101,6 +102,14 @@ func (t *Table) Session(broker int32) *Session {
 	return s
 }
 
+// Leave forgets whom the broker was asked for, as it leads nothing any more.
+func (t *Table) Leave(broker int32) {
+	if s := t.sessions[broker]; s != nil && s.led == 0 {
+		s.restart()
+		s.dirty, s.turn, s.behind, s.changed = nil, nil, nil, nil
+	}
+}
+
 // touch notes that p's place in its session may have to change.
 func (t *Table) touch(p *Partition) {
 	t.stirred = true
@@ -157,6 +166,9 @@ func (t *Table) Plan(s *Session, version int16, now time.Time) bool {
 	full := version < sessionVersion || s.noSessions || s.epoch <= 0
 	s.full = full
 	s.update(now)
+	if len(s.dirty) > 0 {
+		t.stirred = true // they may be asked for beside this request, later
+	}
 	if len(s.members) == 0 {
 		return false
 	}
@@ -295,25 +307,29 @@ func (s *Session) leave(m *member) {
 }
 
 // keepReturned keeps partitions that left and came back from being forgotten: brokers
-// add what a request names before they forget.
+// add what a request names before they forget. One that was assigned anew does not know
+// the end of its log, which the session told before and does not tell again.
 func (s *Session) keepReturned() {
-	s.gone = slices.DeleteFunc(s.gone, func(m *member) bool { return s.byKey[s.key(m)] != nil })
+	s.gone = slices.DeleteFunc(s.gone, func(m *member) bool {
+		back := s.byKey[s.key(m)]
+		s.renew = s.renew || back != nil && back.p.highWatermark < 0
+		return back != nil
+	})
 }
 
-// planFull lists all members. Brokers below Fetch v3 put no cap on an answer, so they
-// are asked for as many partitions as fit at once, in turns. It returns how much room to
-// reserve, never more than limit: else one broker would take what others wait for.
+// planFull lists all members, each of them first in its turn: a broker gives what comes
+// first. Brokers below Fetch v3 put no cap on an answer, so they are asked for as many
+// partitions as fit at once. It returns how much room to reserve, never more than limit:
+// else one broker would take what others wait for.
 func (s *Session) planFull(limit int64) int64 {
 	s.Wire.Forgotten = s.Wire.Forgotten[:0]
 	sortMembers(s.members)
 	for i, m := range s.members {
 		m.index = i
 	}
-	asked := s.members
-	if s.Version < sessionVersion || s.noSessions {
-		s.first %= len(s.members)
-		asked = append(slices.Clone(s.members[s.first:]), s.members[:s.first]...)
-	}
+	s.first %= len(s.members)
+	s.turn = append(append(s.turn[:0], s.members[s.first:]...), s.members[:s.first]...)
+	asked := s.turn
 	n := len(asked)
 	if s.Version < cappedVersion {
 		n = 0
@@ -333,6 +349,7 @@ func (s *Session) planFull(limit int64) int64 {
 	} else {
 		s.first++
 	}
+	clear(s.turn)
 	return limit
 }
 
@@ -344,7 +361,7 @@ func (t *Table) room() int64 { return t.limits.MaxBufferedBytes - t.buffered - t
 func (t *Table) hungrySessions(s *Session) int {
 	n := 1
 	for _, other := range t.sessions {
-		if other != s && !other.busy && len(other.members)+len(other.dirty) > 0 {
+		if other != s && !other.busy && other.led > 0 && len(other.members)+len(other.dirty) > 0 {
 			n++
 		}
 	}

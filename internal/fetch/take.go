@@ -62,21 +62,25 @@ func (t *Table) Take(limit int, cuts []Cut) []Cut {
 	return cuts
 }
 
+// takeFrom takes each offset once: segments of old messages whose offsets are damaged may
+// go back.
 func (t *Table) takeFrom(p *Partition, limit int, cuts []Cut) []Cut {
+	next := p.position
 	for i, d := range p.decoded.all() {
 		seg := d.seg
 		from := 0
 		if i == 0 {
 			from = p.nextIndex
 		}
-		if from < seg.Len() && seg.Offset(from) < p.position {
-			from = seg.Search(p.position)
+		if from < seg.Len() && seg.Offset(from) < next {
+			from = seg.Search(next)
 		}
 		k := min(seg.Len()-from, limit)
 		if k > 0 {
 			d.retain()
 			cuts = append(cuts, Cut{Seg: seg, From: from, To: from + k, p: p, voided: p.voided, lease: d.lease})
 			limit -= k
+			next = seg.Offset(from+k-1) + 1
 		}
 		if limit == 0 || from+k < seg.Len() || seg.Unindexed() {
 			break
