@@ -47,6 +47,7 @@ type coordinator struct {
 	shortRounds atomic.Bool // rounds wait for the session timeout only (JoinGroup v0)
 
 	store     atomic.Int32 // an offsetStore: where the group's offsets are
+	zooKept   atomic.Bool  // ZooKeeper has offsets of the group
 	keepsNone atomic.Bool  // brokers are found to keep no offsets at all
 	alone     atomic.Bool  // brokers are found to have no groups
 

@@ -30,7 +30,7 @@ func (co *coordinator) commitLoop() {
 		lookup := co.lookup.get()
 		due, next := q.due(now)
 		due = co.finishSettled(due, now, lookup)
-		if len(due) > 0 && lookup.known {
+		if len(due) > 0 && lookup.known && co.revise(lookup.node) == nil {
 			co.sendCommits(lookup.node, due)
 			continue
 		}
@@ -103,6 +103,7 @@ func (co *coordinator) sendCommits(node int32, due []*commitCall) {
 	var a commitAnswer
 	if len(offsets) > 0 {
 		co.sent.note(what)
+		co.noteKept()
 		a = co.sendCommit(node, now, what)
 		co.sent.answered(what, a)
 	}

@@ -102,6 +102,9 @@ func joinPartitionErrors(failed map[TopicPartition]error) error {
 // ask asks the coordinator once for what is left. An error is about all of it; final
 // says that asking again is of no use.
 func (l *offsetLookup) ask(ctx context.Context, node int32) (final bool, err error) {
+	if err := l.co.revise(node); err != nil {
+		return false, err
+	}
 	asking, stop := l.co.whileCoordinator(ctx, node)
 	defer stop()
 	req, names := l.request()
@@ -202,6 +205,7 @@ func (l *offsetLookup) take(node int32, version int16, names topicNames, topics 
 					o.Metadata = *p.Metadata
 				}
 				l.found[tp] = o
+				l.co.noteKept()
 				delete(l.left, tp)
 			case code == protocol.None:
 				l.failed[tp] = fmt.Errorf("broker %d answered OffsetFetch with offset %d", node, p.Offset)

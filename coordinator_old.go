@@ -38,10 +38,11 @@ func (s offsetStore) versions(newest int16) (lowest, highest int16) {
 func (co *coordinator) offsetStore() offsetStore { return offsetStore(co.store.Load()) }
 
 // findNode returns whom to send the group's requests to: the coordinator, or, if no
-// broker that answers has such, any one that works. Once a place for offsets was found
-// it is kept, since what is committed to the one is not seen in the other.
+// broker knows of such, any one that works. Kafka is kept to once it was found, and
+// ZooKeeper once it has offsets of the group, since what is committed to the one is not
+// seen in the other; brokers that learn of coordinators still reach ZooKeeper.
 func (co *coordinator) findNode(ctx context.Context) (int32, error) {
-	if co.offsetStore() == storeZooKeeper {
+	if co.offsetStore() == storeZooKeeper && !co.outgrown() {
 		return co.cl.AnyNode(protocol.KeyOffsetFetch)
 	}
 	node, err := co.cl.FindCoordinator(ctx, co.cfg.GroupID)
@@ -51,13 +52,38 @@ func (co *coordinator) findNode(ctx context.Context) (int32, error) {
 		return node, nil
 	case !isUnsupported(err):
 		return 0, err
-	case co.offsetStore() == storeKafka:
+	case co.offsetStore() == storeKafka, !co.cl.Lacks(protocol.KeyFindCoordinator):
 		// Only older brokers answer just now, so the others are to be waited for.
 		return 0, errors.New(err.Error())
 	}
-	co.store.Store(int32(storeZooKeeper))
-	co.log.Info("kafka: brokers before 0.8.2 know no group coordinator, offsets go to ZooKeeper by any broker")
+	if co.store.Swap(int32(storeZooKeeper)) != int32(storeZooKeeper) {
+		co.log.Info("kafka: brokers before 0.8.2 know no group coordinator, offsets go to ZooKeeper by any broker")
+	}
 	return co.cl.AnyNode(protocol.KeyOffsetFetch)
+}
+
+// outgrown reports whether there is a broker that knows of coordinators, though there was
+// none when ZooKeeper was chosen, which still has no offset of the group.
+func (co *coordinator) outgrown() bool {
+	return co.offsetStore() == storeZooKeeper && !co.zooKept.Load() && co.cl.Has(protocol.KeyFindCoordinator)
+}
+
+var errOutgrown = errors.New("a broker is there that knows group coordinators")
+
+// revise looks again for who keeps offsets if that may be another one now.
+func (co *coordinator) revise(node int32) error {
+	if !co.outgrown() {
+		return nil
+	}
+	co.call(group.CoordinatorLost{Node: node, Err: errOutgrown})
+	return errOutgrown
+}
+
+// noteKept notes that ZooKeeper has an offset of the group, or may have.
+func (co *coordinator) noteKept() {
+	if co.offsetStore() == storeZooKeeper {
+		co.zooKept.Store(true)
+	}
 }
 
 func isUnsupported(err error) bool {

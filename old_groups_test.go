@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -369,4 +370,79 @@ func TestSessionTimeoutOutsideOfWhatTheBrokerAllows(t *testing.T) {
 		require.Contains(t, err.Error(), "SessionTimeout is 45s")
 		require.Contains(t, err.Error(), "group.max.session.timeout.ms (30s by default before Kafka 0.10.1")
 	}, testbroker.WithSessionTimeouts(6*time.Second, 30*time.Second))
+}
+
+// Where offsets are kept is decided by what brokers can do, not by who answers first.
+func TestABrokerThatIsAwayAtFirstDoesNotMakeZooKeeperKeepTheOffsets(t *testing.T) {
+	oldBubble(t, "0.8.2", 2, func(t *testing.T, b *testbroker.Cluster) {
+		b.SetRelease(1, "0.8.1")
+		b.SetLeader("t", 0, 1)
+		b.SetLeader("t", 1, 2)
+		b.MoveCoordinator("g", 2)
+		produce(b, "t", 0, 10)
+		b.SetCommitted("g", "t", 0, testbroker.CommittedOffset{Offset: 7, LeaderEpoch: -1})
+		b.StopNode(2)
+		c := joiner(t, b, nil)
+		for began := time.Now(); time.Since(began) < 10*time.Second; {
+			records, err := c.Poll(t.Context(), time.Second)
+			require.True(t, err == nil || strings.Contains(err.Error(), "FindCoordinator"), err)
+			require.Zero(t, records.Len())
+		}
+		b.StartNode(2)
+		var got []int64
+		for began := time.Now(); len(got) < 3; {
+			require.Less(t, time.Since(began), 10*time.Second)
+			records, err := c.Poll(t.Context(), time.Second)
+			if err == nil { // the last failed look-up may be told once more
+				got = append(got, offsetsOf(slices.Collect(records.All()))...)
+			}
+		}
+		require.Equal(t, span(7, 9), got)
+		require.NoError(t, c.Commit(t.Context()))
+		require.EqualValues(t, 10, b.CommittedOffset("g", "t", 0))
+		require.EqualValues(t, -1, b.CommittedInZooKeeper("g", "t", 0))
+	}, testbroker.WithNodes(2))
+}
+
+// When a broker comes that knows coordinators, offsets go there, unless the group has some
+// in ZooKeeper: those stay found.
+func TestZooKeeperIsKeptToFromTheFirstOffsetOn(t *testing.T) {
+	for name, kept := range map[string]bool{"nothing there": false, "an offset there": true} {
+		t.Run(name, func(t *testing.T) {
+			oldBubble(t, "0.8.1", 2, func(t *testing.T, b *testbroker.Cluster) {
+				b.SetLeader("t", 0, 1)
+				b.SetLeader("t", 1, 2)
+				b.MoveCoordinator("g", 2)
+				produce(b, "t", 0, 10)
+				produce(b, "t", 1, 10)
+				b.StopNode(2)
+				gone := b.On(keyMetadata).Edit(func(_ testbroker.Request, resp kmsg.Response) {
+					r := resp.(*kmsg.MetadataResponse)
+					r.Brokers = slices.DeleteFunc(r.Brokers, func(n kmsg.MetadataResponseBroker) bool { return n.NodeID == 2 })
+				})
+				c := joiner(t, b, nil)
+				pollN(t, c, 10)
+				if kept {
+					require.NoError(t, c.CommitOffsets(t.Context(), offsets(inTopic(0), 6)))
+				}
+				b.SetRelease(2, "0.8.2")
+				b.StartNode(2)
+				gone.Remove()
+				pollN(t, c, 10)
+				got, err := c.Committed(t.Context(), inTopic(0))
+				require.NoError(t, err)
+				if kept {
+					require.EqualValues(t, 6, got[inTopic(0)].Offset)
+				} else {
+					require.Empty(t, got)
+				}
+				require.NoError(t, c.Commit(t.Context()))
+				in := map[bool]int64{true: 10, false: -1}
+				for p := range int32(2) {
+					require.Equal(t, in[kept], b.CommittedInZooKeeper("g", "t", p))
+					require.Equal(t, in[!kept], b.CommittedOffset("g", "t", p))
+				}
+			}, testbroker.WithNodes(2))
+		})
+	}
 }

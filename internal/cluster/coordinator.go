@@ -101,6 +101,29 @@ func (c *Cluster) AnyNode(key int16) (int32, error) {
 	return fallback, nil
 }
 
+// Lacks reports whether no node that is known has an API; not while one of them has yet to
+// tell what it is. Has reports whether one of them has it.
+func (c *Cluster) Lacks(key int16) bool {
+	return c.nodesAre(func(v *protocol.Versions) bool { return v != nil && !v.Knows(key) })
+}
+
+// Has: see Lacks.
+func (c *Cluster) Has(key int16) bool {
+	return !c.nodesAre(func(v *protocol.Versions) bool { return v == nil || !v.Knows(key) })
+}
+
+// nodesAre reports whether what all nodes can do is so; nil: not known.
+func (c *Cluster) nodesAre(so func(*protocol.Versions) bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		if v, _ := n.broker.Versions(); !so(v) {
+			return false
+		}
+	}
+	return true
+}
+
 // coordinatorIn returns what an answer of either layout says of a group.
 func coordinatorIn(r *kmsg.FindCoordinatorResponse, group string) kmsg.FindCoordinatorResponseCoordinator {
 	if r.Version < batchedCoordinators {
