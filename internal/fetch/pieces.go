@@ -60,7 +60,7 @@ func (in *pieceReader) keepDamaged(head []byte) {
 // not fit. A doubtful one is alone in its chunk.
 func (in *pieceReader) readBatch(h *protocol.BatchHeader, doubt string) error {
 	c := in.last()
-	if c == nil || doubt != "" || c.compressed != h.Compressed || len(c.data)+h.Size > min(cap(c.data), pieceSize) {
+	if c == nil || doubt != "" || c.compressed != h.Compressed || len(c.data)+h.Size > min(cap(c.data), pieceSize) || in.crowds(c, h) {
 		c = in.begin(h)
 		c.doubt = doubt
 	}
@@ -80,6 +80,12 @@ func (in *pieceReader) readBatch(h *protocol.BatchHeader, doubt string) error {
 	c.data = c.data[:at+missing]
 	in.spare = n - missing
 	return nil
+}
+
+// crowds tells whether a batch that was read ahead would leave no room in c to peek behind
+// it. Only messages of the old formats are that small.
+func (in *pieceReader) crowds(c *chunk, h *protocol.BatchHeader) bool {
+	return h.Size <= in.spare && len(c.data)+h.Size+min(protocol.BatchPeek, in.left()-h.Size) > cap(c.data)
 }
 
 // begin begins a chunk with the batch h, and takes what was read ahead over.

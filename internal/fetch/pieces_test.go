@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kafkaconsumer/kafka/internal/testbroker/batch"
 	"github.com/kafkaconsumer/kafka/protocol"
 )
 
@@ -122,6 +123,30 @@ func TestChunksHoldTheBatchesHoweverTheyArrive(t *testing.T) {
 				require.True(t, bytes.Equal(records, got))
 			}
 		})
+	}
+}
+
+// A plain message of the old formats is shorter than what is looked at of a batch.
+func TestSmallOldMessagesFillChunks(t *testing.T) {
+	for _, tc := range []struct{ size, n int }{{0, 100_000}, {3, 40_000}, {13, 40_000}, {30, 30_000}, {31, 30_000}, {32, 7}, {0, 1}} {
+		rnd := rand.New(rand.NewPCG(3, 4))
+		var records []byte
+		for offset := range int64(tc.n) {
+			value := make([]byte, rnd.IntN(tc.size+1))
+			records = append(records, batch.Message{Magic: int8(rnd.IntN(2)), Offset: offset, Value: value}.Bytes()...)
+		}
+		for _, most := range []int{3000, 300_000} {
+			a, err := readPartition(t, rnd, most, records)
+			require.NoError(t, err)
+			require.Equal(t, int64(tc.n), a.next)
+			require.LessOrEqual(t, len(a.chunks), len(records)/pieceSize+1)
+			var got []byte
+			for i := range a.chunks {
+				got = append(got, a.chunks[i].data...)
+				a.chunks[i].recycle()
+			}
+			require.True(t, bytes.Equal(records, got))
+		}
 	}
 }
 
