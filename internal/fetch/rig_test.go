@@ -141,7 +141,7 @@ type ans struct {
 	aborted   []protocol.AbortedTxn
 }
 
-// none is a high watermark of 0.
+// none is a high watermark, or a last stable offset, of 0.
 const none = -2
 
 func (a *ans) wire() kmsg.FetchResponseTopicPartition {
@@ -156,8 +156,11 @@ func (a *ans) wire() kmsg.FetchResponseTopicPartition {
 	case none:
 		p.HighWatermark = 0
 	}
-	if a.lso == 0 {
+	switch a.lso {
+	case 0:
 		p.LastStableOffset = p.HighWatermark
+	case none:
+		p.LastStableOffset = 0
 	}
 	p.PreferredReadReplica = -1
 	if a.replica > 0 {
