@@ -23,6 +23,7 @@ import (
 // proxy that it advertises to consumers. Producers and brokers go past them.
 type faulty struct {
 	*Target
+	owner   *testing.T // with which it ends
 	brokers *broker.Cluster
 	proxies []*proxy.Proxy // of nodes 1 to 3
 	front   *proxy.Proxy   // to bootstrap from; passes on to node 1
@@ -35,14 +36,15 @@ const faultyNodes = 3
 const soon = 2*backoffMax + 2*time.Second
 
 func startFaulty(t *testing.T, release string) *faulty {
-	f := &faulty{}
+	f := &faulty{owner: t}
 	var addrs []string
 	for range faultyNodes {
 		p := proxy.Start(t, "")
 		f.proxies = append(f.proxies, p)
 		addrs = append(addrs, p.Addr())
 	}
-	f.brokers = broker.Start(t, release, broker.Nodes(faultyNodes), broker.ClientListener(addrs...))
+	f.brokers = broker.Start(t, release, broker.Nodes(faultyNodes), broker.ClientListener(addrs...),
+		broker.Property("auto.leader.rebalance.enable", "false")) // leaders move when a test says so
 	for i, p := range f.proxies {
 		p.SetUpstream(f.brokers.ClientAddr(int32(i + 1)))
 	}
@@ -62,18 +64,27 @@ func (f *faulty) topicOn(t *testing.T, configs map[string]string, replicas ...[]
 
 func (f *faulty) proxy(node int32) *proxy.Proxy { return f.proxies[node-1] }
 
+// run runs a test of faults as a subtest. It begins when the cluster is whole, and what
+// it leaves broken when it fails is mended, so that it spoils no other.
+func (f *faulty) run(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		f.brokers.Guard(t)
+		f.brokers.AwaitWhole(t)
+		test(t)
+	})
+}
+
+// refuse has a proxy refuse connections until Allow.
+func refuse(t *testing.T, p *proxy.Proxy) {
+	t.Helper()
+	t.Cleanup(func() { p.Allow(t) })
+	p.Refuse()
+}
+
 func (f *faulty) leader(t *testing.T, topic string) int32 {
 	t.Helper()
 	return f.Java.DescribeTopic(t, topic).Partitions[0].Leader
-}
-
-func (f *faulty) waitISR(t *testing.T, topic string, want ...int32) {
-	t.Helper()
-	waitFor(t, "the in-sync replicas", func() bool {
-		isr := f.Java.DescribeTopic(t, topic).Partitions[0].ISR
-		slices.Sort(isr)
-		return slices.Equal(isr, want)
-	})
 }
 
 // assign makes a consumer of all partitions of a topic that commits to group.
@@ -107,7 +118,7 @@ func TestCluster(t *testing.T) {
 	t.Run(release, func(t *testing.T) {
 		f := startFaulty(t, release)
 		for _, test := range tests {
-			t.Run(test.name, func(t *testing.T) { test.test(t, f) })
+			f.run(t, test.name, func(t *testing.T) { test.test(t, f) })
 		}
 	})
 }
@@ -169,6 +180,7 @@ func testFollower(t *testing.T, f *faulty) {
 	waitFor(t, "the follower serves", byFollower)
 
 	connects := f.proxy(2).Connects()
+	t.Cleanup(func() { f.proxy(2).Silence(false) })
 	f.proxy(2).Silence(true)
 	flows(t, "the follower cannot be reached", l, r, requestTimeout+soon)
 	flows(t, "the follower still cannot be reached", l, r, requestTimeout+soon)
@@ -203,10 +215,10 @@ func testKilledLeader(t *testing.T, f *faulty) {
 		flows(t, what+", from near by", l, near, soon)
 	}
 	both("at first")
-	f.brokers.Kill(1)
+	f.brokers.Kill(t, 1)
 	both("killed")
 	f.brokers.Restart(t, 1)
-	f.waitISR(t, topic, 1, 2, 3)
+	f.brokers.AwaitWhole(t)
 	f.Java.ElectPreferred(t, topic, 0)
 	both("restarted")
 	finish(t, f.Target, topic, group, l, r)
@@ -218,11 +230,11 @@ func testFrozenLeader(t *testing.T, f *faulty) {
 	c := f.assign(t, caseConfig(), topic, group, 2)
 	l, r := startLoad(t, f.Java, topic, 2), startReader(t, c)
 	flows(t, "at first", l, r, soon)
-	f.brokers.Pause(3)
+	f.brokers.Pause(t, 3)
 	// A request may be on its way to the frozen broker for as long as that.
 	flows(t, "frozen", l, r, requestTimeout+soon)
 	f.brokers.Continue(3)
-	f.waitISR(t, topic, 1, 2, 3)
+	f.brokers.AwaitWhole(t)
 	flows(t, "thawed", l, r, soon)
 	finish(t, f.Target, topic, group, l, r)
 }
@@ -255,17 +267,17 @@ func testUncleanElection(t *testing.T, f *faulty) {
 	require.NoError(t, strict.Seek(tp, 0))
 
 	produce(100, "replicated")
-	f.brokers.Kill(2)
-	f.waitISR(t, topic, 1)
+	f.brokers.Kill(t, 2)
+	waitFor(t, "the in-sync replicas", func() bool { return slices.Equal(f.Java.DescribeTopic(t, topic).Partitions[0].ISR, []int32{1}) })
 	produce(50, "to be lost")
-	require.Equal(t, consume.Span(0, 150), pollOffsets(t, lenient, 150, 10*time.Second))
-	require.Equal(t, consume.Span(0, 150), pollOffsets(t, strict, 150, 10*time.Second))
-	f.brokers.Kill(1)
+	require.Equal(t, consume.Span(0, 150), pollOffsets(t, lenient, 150, patience))
+	require.Equal(t, consume.Span(0, 150), pollOffsets(t, strict, 150, patience))
+	f.brokers.Kill(t, 1)
 	f.brokers.Restart(t, 2)
 	waitFor(t, "an unclean election", func() bool { return f.leader(t, topic) == 2 })
 	produce(10, "after the election")
 
-	records, errs := pollUntil(t, lenient, 10*time.Second, func(got []kafka.Record) bool { return len(got) >= 10 })
+	records, errs := pollUntil(t, lenient, patience, func(got []kafka.Record) bool { return len(got) >= 10 })
 	require.Empty(t, errs)
 	require.Equal(t, consume.Span(100, 110), consume.Offsets(records))
 	require.Equal(t, "after the election", string(records[0].Value))
@@ -285,9 +297,7 @@ func testUncleanElection(t *testing.T, f *faulty) {
 	require.True(t, truncation.DivergentKnown)
 	require.Equal(t, int64(100), truncation.DivergentFrom.Offset)
 	require.NoError(t, strict.SeekTo(tp, truncation.DivergentFrom))
-	require.Equal(t, consume.Span(100, 110), pollOffsets(t, strict, 10, 10*time.Second))
-	f.brokers.Restart(t, 1)
-	f.waitISR(t, topic, 1, 2)
+	require.Equal(t, consume.Span(100, 110), pollOffsets(t, strict, 10, patience))
 }
 
 // away has two consumers, one in a group and one without, poll while all
@@ -296,13 +306,14 @@ func away(t *testing.T, f *faulty, leave, comeBack func()) {
 	topic, group := f.topicOn(t, nil, []int32{1, 2, 3}), f.Unique(t)
 	tp := kafka.TopicPartition{Topic: topic}
 	cfg := caseConfig()
+	cfg.MaxPollInterval = 10 * time.Minute // nobody polls while brokers start
 	alone := assigned(t, f.Target, cfg, tp)
 	cfg.GroupID, cfg.Topics = group, []string{topic}
 	member := newConsumer(t, f.Target, cfg)
 	consumers := []*kafka.Consumer{alone, member}
 	appendTo(t, f.Target, topic, 0, 10)
 	for _, c := range consumers {
-		require.Equal(t, consume.Span(0, 10), pollOffsets(t, c, 10, 20*time.Second))
+		require.Equal(t, consume.Span(0, 10), pollOffsets(t, c, 10, patience))
 	}
 	require.NoError(t, member.Commit(t.Context()))
 
@@ -320,6 +331,7 @@ func away(t *testing.T, f *faulty, leave, comeBack func()) {
 	for _, c := range consumers {
 		require.Equal(t, consume.Span(10, 20), pollOffsets(t, c, 10, requestTimeout+sessionTimeout+soon))
 		require.Equal(t, int64(20), position(t, c, tp))
+		f.brokers.AwaitWhole(t) // the next one needs a coordinator
 	}
 	require.NoError(t, member.Commit(t.Context()))
 	require.Equal(t, map[kafka.TopicPartition]int64{tp: 20}, committed(t, f.Target, group))
@@ -328,7 +340,7 @@ func away(t *testing.T, f *faulty, leave, comeBack func()) {
 func testAllFrozen(t *testing.T, f *faulty) {
 	away(t, f, func() {
 		for node := range int32(faultyNodes) {
-			f.brokers.Pause(node + 1)
+			f.brokers.Pause(t, node+1)
 		}
 	}, func() {
 		for node := range int32(faultyNodes) {
@@ -341,12 +353,12 @@ func testAllFrozen(t *testing.T, f *faulty) {
 func testAllMoved(t *testing.T, f *faulty) {
 	away(t, f, func() {
 		for node := range int32(faultyNodes) {
-			f.brokers.Kill(node + 1)
-			f.proxy(node + 1).Refuse()
+			f.brokers.Kill(t, node+1)
+			refuse(t, f.proxy(node+1))
 		}
 	}, func() {
 		for node := range int32(faultyNodes) {
-			p := proxy.Start(t, f.brokers.ClientAddr(node+1))
+			p := proxy.Start(f.owner, f.brokers.ClientAddr(node+1))
 			f.proxies[node] = p
 			f.brokers.Advertise(t, node+1, p.Addr())
 		}

@@ -32,7 +32,7 @@ func startLoad(t *testing.T, d *java.Driver, topic string, partitions int) *load
 	t.Helper()
 	l := &load{stop: make(chan struct{}), done: make(chan struct{}), acked: make([]int64, partitions)}
 	// Not to wait for a frozen broker for long.
-	properties := map[string]string{"request.timeout.ms": "2000"}
+	properties := map[string]string{"request.timeout.ms": "2000", "client.id": topic} // a producer of its own
 	padding := strings.Repeat(".", loadBytes)
 	go func() {
 		defer close(l.done)

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	startTimeout = 2 * time.Minute
+	startTimeout = 4 * time.Minute
 	stopGrace    = 10 * time.Second
 	clusterID    = "b0JzZXJ2ZWRDbHVzdGVyMQ"
 )
@@ -34,6 +34,8 @@ type Cluster struct {
 	dir       string
 	nodes     []*node
 	zookeeper *node // nil with KRaft
+	reports   reports
+	lost      error // why it cannot be made whole again; of tests that run one after the other
 }
 
 // Start starts a cluster for one test, waits until it serves and stops it
@@ -198,37 +200,6 @@ func (c *Cluster) Advertise(t testing.TB, node int32, addr string) {
 	}
 }
 
-// Kill ends a node at once (SIGKILL), as a machine that fails does.
-func (c *Cluster) Kill(node int32) { c.node(node).process.Kill() }
-
-// Stop ends a node in an orderly way; its partitions move to other nodes.
-func (c *Cluster) Stop(node int32) { c.node(node).process.Stop(2 * stopGrace) }
-
-// Pause stops a node's process without ending it (SIGSTOP): its connections
-// stay open and nothing is answered.
-func (c *Cluster) Pause(node int32) { c.node(node).process.Pause() }
-
-// Continue lets a paused node go on.
-func (c *Cluster) Continue(node int32) { c.node(node).process.Continue() }
-
-// Restart starts nodes that Kill or Stop ended, with their data and on their
-// ports, and waits until they serve; one that runs is stopped first.
-func (c *Cluster) Restart(t testing.TB, nodes ...int32) {
-	t.Helper()
-	var restarted []*node
-	for _, id := range nodes {
-		n := c.node(id)
-		restarted = append(restarted, n)
-		n.process.Stop(stopGrace)
-		if err := n.launch(); err != nil {
-			t.Fatalf("restart node %d: %v", id, err)
-		}
-	}
-	if err := c.ready(restarted); err != nil {
-		t.Fatalf("restart nodes %v: %v", nodes, err)
-	}
-}
-
 // Log gives the file that a node writes its log to.
 func (c *Cluster) Log(node int32) string { return c.node(node).log() }
 
@@ -237,15 +208,6 @@ func (c *Cluster) node(id int32) *node {
 		panic(fmt.Sprintf("broker: no node %d in a cluster of %d", id, len(c.nodes)))
 	}
 	return c.nodes[id-1]
-}
-
-func (c *Cluster) reportFailure(t testing.TB) {
-	if !t.Failed() {
-		return
-	}
-	for _, n := range c.nodes {
-		t.Logf("Kafka %s, last lines of %s:\n%s", c.Version, n.name, proc.Tail(n.log(), 30))
-	}
 }
 
 // stop ends the brokers all at once, then ZooKeeper: a broker that has lost

@@ -137,9 +137,9 @@ func (n *node) poll(timeout time.Duration, ask func() error) error {
 		}
 		select {
 		case <-n.process.Done():
-			return fmt.Errorf("%s ended: %v\n%s", n.name, n.process.Err(), proc.Tail(n.log(), 30))
+			return fmt.Errorf("%s ended: %v\n%s", n.name, n.process.Err(), n.lastLines())
 		case <-deadline:
-			return fmt.Errorf("%s is not ready after %s: %w\n%s", n.name, timeout, err, proc.Tail(n.log(), 30))
+			return fmt.Errorf("%s is not ready after %s: %w\n%s", n.name, timeout, err, n.lastLines())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

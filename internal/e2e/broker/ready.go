@@ -65,8 +65,8 @@ func serves(addr string, metadataVersion int16, brokers int) error {
 	return nil
 }
 
-// roundTrip works for versions that are not flexible: their response header
-// is a correlation id alone.
+// roundTrip sends a request and reads its answer. The header of one to a flexible
+// version has an empty list of tags behind the correlation id.
 func roundTrip(conn net.Conn, req kmsg.Request, resp kmsg.Response) error {
 	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID("readiness")).AppendRequest(nil, req, 1)
 	if _, err := conn.Write(frame); err != nil {
@@ -77,12 +77,16 @@ func roundTrip(conn net.Conn, req kmsg.Request, resp kmsg.Response) error {
 		return err
 	}
 	n := binary.BigEndian.Uint32(size[:])
-	if n < 4 || n > 1<<20 {
+	header := uint32(4)
+	if req.IsFlexible() {
+		header++
+	}
+	if n < header || n > 1<<20 {
 		return errors.New("not an answer of Kafka")
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(conn, body); err != nil {
 		return err
 	}
-	return resp.ReadFrom(body[4:])
+	return resp.ReadFrom(body[header:])
 }

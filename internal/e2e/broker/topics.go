@@ -4,9 +4,7 @@ package broker
 
 import (
 	"fmt"
-	"net"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -59,15 +57,7 @@ func leads(addr, topic string, partitions int) error {
 // allTopics asks with version 0 of Metadata, which every broker knows and whose
 // empty list means all topics; a topic that is named could be made by that.
 func allTopics(addr string) (*kmsg.MetadataResponse, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return nil, err
-	}
 	request, response := kmsg.NewPtrMetadataRequest(), kmsg.NewPtrMetadataResponse()
 	request.Topics = []kmsg.MetadataRequestTopic{}
-	return response, roundTrip(conn, request, response)
+	return response, ask(addr, request, response)
 }
