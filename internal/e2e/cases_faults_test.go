@@ -46,7 +46,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 				cfg.SessionTimeout = 20 * time.Second // no rebalance meanwhile
 				c := newConsumer(t, target, cfg)
 				appendTo(t, target, topic, 0, 50)
-				require.Equal(t, consume.Span(0, 50), pollOffsets(t, c, 50, 20*time.Second))
+				require.Equal(t, consume.Span(0, 50), pollOffsets(t, c, 50, patience))
 				waitFor(t, "a heartbeat", func() bool { return p.Answered(keyHeartbeat) > 0 })
 
 				connects := p.Connects()
@@ -102,7 +102,7 @@ func TestPollKeepsToItsTimeoutWhileTheBrokerIsAway(t *testing.T) {
 						require.NoError(t, c.Assign(tp))
 					}
 					appendTo(t, target, topic, 0, 5)
-					require.Equal(t, consume.Span(0, 5), pollOffsets(t, c, 5, 20*time.Second))
+					require.Equal(t, consume.Span(0, 5), pollOffsets(t, c, 5, patience))
 
 					outage.away(t, p)
 					connects := p.Connects()
@@ -147,11 +147,11 @@ func TestStallIsToldOfUntilTheBrokerIsBack(t *testing.T) {
 		}
 		c := newConsumer(t, target, cfg)
 		require.NoError(t, c.Assign(tp))
-		first, errs := pollUntil(t, c, 20*time.Second, func(got []kafka.Record) bool { return len(got) >= 10 })
+		first, errs := pollUntil(t, c, patience, func(got []kafka.Record) bool { return len(got) >= 10 })
 		require.Empty(t, errs)
 		p.Refuse()
 		away := time.Now()
-		rest, _ := pollUntil(t, c, 15*time.Second, func([]kafka.Record) bool {
+		rest, _ := pollUntil(t, c, patience, func([]kafka.Record) bool {
 			h, err := c.Health()
 			require.NoError(t, err)
 			return h.State == kafka.HealthStalled
@@ -165,7 +165,7 @@ func TestStallIsToldOfUntilTheBrokerIsBack(t *testing.T) {
 		require.Nil(t, next(), "it is told once")
 
 		p.Allow(t)
-		more, _ := pollUntil(t, c, 20*time.Second, func(got []kafka.Record) bool { return len(first)+len(rest)+len(got) >= 200 })
+		more, _ := pollUntil(t, c, patience, func(got []kafka.Record) bool { return len(first)+len(rest)+len(got) >= 200 })
 		require.Equal(t, consume.Span(0, 200), consume.Offsets(slices.Concat(first, rest, more)))
 		require.Equal(t, tp, next().(kafka.EventPartitionResumed).TopicPartition)
 		h, err = c.Health()

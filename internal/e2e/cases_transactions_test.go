@@ -41,7 +41,7 @@ func assigned(t *testing.T, target *Target, cfg kafka.Config, tps ...kafka.Topic
 func waitLag(t *testing.T, c *kafka.Consumer, tp kafka.TopicPartition, want int64) []kafka.Record {
 	t.Helper()
 	lag := int64(-1)
-	records, errs := pollUntil(t, c, 10*time.Second, func([]kafka.Record) bool {
+	records, errs := pollUntil(t, c, patience, func([]kafka.Record) bool {
 		now, ok := c.Lag(tp)
 		if ok {
 			require.GreaterOrEqual(t, now, int64(0))
@@ -71,12 +71,12 @@ func TestEndOffsetsHeedTheIsolationLevel(t *testing.T) {
 
 		uncommitted := assigned(t, target, caseConfig(), tp)
 		require.Equal(t, int64(100), endOffset(t, uncommitted, tp))
-		require.Equal(t, consume.Span(0, 100), pollOffsets(t, uncommitted, 100, 10*time.Second))
+		require.Equal(t, consume.Span(0, 100), pollOffsets(t, uncommitted, 100, patience))
 
 		open.Commit(t)
 		waitFor(t, "the marker", func() bool { return endOffset(t, seeker, tp) == 101 })
 		for _, c := range []*kafka.Consumer{seeker, latest} {
-			require.Equal(t, consume.Span(90, 100), pollOffsets(t, c, 10, 10*time.Second))
+			require.Equal(t, consume.Span(90, 100), pollOffsets(t, c, 10, patience))
 			require.Empty(t, waitLag(t, c, tp, 0))
 			require.Equal(t, int64(101), position(t, c, tp))
 		}
@@ -90,11 +90,11 @@ func TestLagIsMeasuredToWhatMayBeRead(t *testing.T) {
 		cfg := caseConfig()
 		cfg.IsolationLevel, cfg.MaxPollRecords = kafka.ReadCommitted, 40
 		c := assigned(t, target, cfg, tp)
-		require.Equal(t, consume.Span(0, 40), pollOffsets(t, c, 40, 10*time.Second))
+		require.Equal(t, consume.Span(0, 40), pollOffsets(t, c, 40, patience))
 		lag, ok := c.Lag(tp)
 		require.True(t, ok)
 		require.Equal(t, int64(50), lag, "up to the last stable offset")
-		require.Equal(t, consume.Span(40, 90), pollOffsets(t, c, 50, 10*time.Second))
+		require.Equal(t, consume.Span(40, 90), pollOffsets(t, c, 50, patience))
 		require.Empty(t, waitLag(t, c, tp, 0))
 
 		require.NoError(t, c.Pause(tp))
@@ -108,7 +108,7 @@ func TestLagIsMeasuredToWhatMayBeRead(t *testing.T) {
 			require.Contains(t, []int64{50, 61, 161}, lag)
 		}
 		require.NoError(t, c.Resume(tp))
-		require.Equal(t, consume.Span(40, 80), pollOffsets(t, c, 40, 10*time.Second))
+		require.Equal(t, consume.Span(40, 80), pollOffsets(t, c, 40, patience))
 		lag, ok = c.Lag(tp)
 		require.True(t, ok)
 		require.Equal(t, int64(201-80), lag, "right at the next fetch")
@@ -118,7 +118,7 @@ func TestLagIsMeasuredToWhatMayBeRead(t *testing.T) {
 		if lag, ok := c.Lag(tp); ok {
 			require.Equal(t, int64(191), lag)
 		}
-		require.Equal(t, consume.Span(150, 190), pollOffsets(t, c, 40, 10*time.Second))
+		require.Equal(t, consume.Span(150, 190), pollOffsets(t, c, 40, patience))
 		lag, _ = c.Lag(tp)
 		require.Equal(t, int64(201-190), lag)
 	})

@@ -5,7 +5,6 @@ package e2e
 import (
 	"flag"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -91,7 +90,7 @@ func TestKafkaPythonProducesAndConsumesInAGroup(t *testing.T) {
 		require.Positive(t, records[0].At, "when it came")
 		records[0].At = 0
 		require.Equal(t, []peer.Record{{Topic: topic, Partition: 1, Offset: 0, Key: "k", Value: "v"}}, records)
-		p.Wait(t, 10*time.Second, "both partitions", func(p *peer.Consumer) bool { return len(p.Assigned()) == 2 })
+		p.Wait(t, patience, "both partitions", func(p *peer.Consumer) bool { return len(p.Assigned()) == 2 })
 		p.Stop()
 		require.Equal(t, int64(1), target.Committed(t, group)[outside.TopicPartition{Topic: topic, Partition: 1}].Offset)
 		require.Empty(t, target.DescribeGroup(t, group).Members, "it left")

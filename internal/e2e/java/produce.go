@@ -44,7 +44,8 @@ type Transaction struct {
 // the same producer.
 func (d *Driver) Begin(t testing.TB, id string, properties map[string]string) *Transaction {
 	t.Helper()
-	p := map[string]string{"transactional.id": id}
+	// The broker must not abort what is left open while a busy machine takes its time.
+	p := map[string]string{"transactional.id": id, "transaction.timeout.ms": "600000"}
 	maps.Copy(p, properties)
 	d.do(t, "tx-begin", args{"properties": p}, nil)
 	return &Transaction{driver: d, properties: p}

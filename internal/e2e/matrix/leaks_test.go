@@ -40,7 +40,7 @@ func TestConsumersThatWereClosedLeaveNothing(t *testing.T) {
 			}
 			require.Eventually(t, func() bool {
 				return openFiles(t) <= files+tolerance && runtime.NumGoroutine() <= goroutines+tolerance+1 // Eventually has one itself
-			}, 2*time.Second, 50*time.Millisecond, "of %d files and %d goroutines before", files, goroutines)
+			}, patience, 50*time.Millisecond, "of %d files and %d goroutines before", files, goroutines)
 		})
 	}
 }

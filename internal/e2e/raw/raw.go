@@ -38,7 +38,7 @@ func Dial(t testing.TB, bootstrap []string) *Client {
 
 func (c *Client) do(t testing.TB, req kmsg.Request) kmsg.Response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	resp, err := c.broker.RetriableRequest(ctx, req)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestSessionsAreRenewedUnderLoad(t *testing.T) {
 		f.java.CreateTopic(t, "flowing", 3, nil)
 		var runs []*run
 		for name, cfg := range kinds {
-			runs = append(runs, startRun(t, name, cfg, load))
+			runs = append(runs, startRun(t, name, cfg))
 		}
 		end := time.Now().Add(load)
 		produced := 0
@@ -73,9 +73,6 @@ func TestSessionsAreRenewedUnderLoad(t *testing.T) {
 	})
 }
 
-// startsWithin bounds how long the other runs take to start.
-const startsWithin = 30 * time.Second
-
 // A run is a member of a group of its own that reads until it was told how much.
 type run struct {
 	name       string
@@ -83,12 +80,13 @@ type run struct {
 	consumer   *kafka.Consumer
 	got        []kafka.Record
 	err        error
+	stop       context.CancelFunc
 	done       chan struct{}
 	want       atomic.Int64
 	dialsEarly int64
 }
 
-func startRun(t *testing.T, name string, cfg kafka.Config, load time.Duration) *run {
+func startRun(t *testing.T, name string, cfg kafka.Config) *run {
 	t.Helper()
 	r := &run{name: name, wire: &wire{}, done: make(chan struct{})}
 	cfg.Dialer, cfg.GroupID, cfg.HeartbeatInterval = r.wire.dial, "flowing-"+name, 300*time.Millisecond
@@ -102,13 +100,15 @@ func startRun(t *testing.T, name string, cfg kafka.Config, load time.Duration) *
 		require.NoError(t, err)
 	}
 	r.dialsEarly = r.wire.dials.Load()
-	go r.poll(t.Context(), time.Now().Add(startsWithin+load+patience))
+	ctx, cancel := context.WithCancel(t.Context())
+	r.stop = cancel
+	go r.poll(ctx)
 	return r
 }
 
-func (r *run) poll(ctx context.Context, end time.Time) {
+func (r *run) poll(ctx context.Context) {
 	defer close(r.done)
-	for r.err == nil && time.Now().Before(end) {
+	for r.err == nil {
 		want := r.want.Load()
 		if want > 0 && int64(len(r.got)) >= want {
 			return
@@ -124,6 +124,8 @@ func (r *run) poll(ctx context.Context, end time.Time) {
 func (r *run) requireAll(t *testing.T, produced int) {
 	t.Helper()
 	r.want.Store(int64(produced))
+	late := time.AfterFunc(patience, r.stop)
+	defer late.Stop()
 	<-r.done
 	require.NoError(t, r.err, r.name)
 	require.Len(t, r.got, produced, r.name)
