@@ -57,6 +57,8 @@ type Consumer struct {
 	callbacks callbackQueue
 	auto      autoCommit
 
+	interest sync.Mutex // one at a time tells the cluster which topics are of interest
+
 	mu         sync.Mutex // guards all below
 	sub        subs.State
 	listener   RebalanceListener

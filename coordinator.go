@@ -44,6 +44,8 @@ type coordinator struct {
 	doubted   atomic.Bool // the coordinator's last answers were bad
 	polls     atomic.Uint64
 
+	looks atomic.Uint64 // numbers what subscribe is told, and what ends that
+
 	shortRounds atomic.Bool // rounds wait for the session timeout only (JoinGroup v0)
 
 	store     atomic.Int32 // an offsetStore: where the group's offsets are
@@ -119,6 +121,7 @@ type message struct {
 	event  group.Event
 	seq    int           // of the request that ended, or 0
 	before func()        // run on run's goroutine first, may be nil
+	holds  func() bool   // else the event is void by now; nil: it holds
 	done   chan struct{} // closed when the event was taken in, may be nil
 }
 
@@ -170,8 +173,11 @@ func (co *coordinator) post(m message) bool {
 }
 
 // call is post that returns when the event was taken in.
-func (co *coordinator) call(ev group.Event) bool {
-	m := message{event: ev, done: make(chan struct{})}
+func (co *coordinator) call(ev group.Event) bool { return co.callIf(ev, nil) }
+
+// callIf is call of an event that is taken in only if it holds when its turn comes.
+func (co *coordinator) callIf(ev group.Event, holds func() bool) bool {
+	m := message{event: ev, holds: holds, done: make(chan struct{})}
 	if !co.post(m) {
 		return false
 	}
@@ -183,13 +189,13 @@ func (co *coordinator) call(ev group.Event) bool {
 	}
 }
 
-// subscribe makes topics the list to be a member for. The join starts with the next
-// polled.
-func (co *coordinator) subscribe(topics []string, reason string) {
+// subscribe makes topics the list to be a member for, as of a look; older looks than the
+// newest count for nothing. The join starts with the next polled.
+func (co *coordinator) subscribe(topics []string, reason string, look uint64) {
 	if co.alone.Load() {
 		return
 	}
-	co.call(group.Subscribed{Topics: slices.Clone(topics), Reason: reason})
+	co.callIf(group.Subscribed{Topics: slices.Clone(topics), Reason: reason}, func() bool { return look == co.looks.Load() })
 }
 
 // polled says that the application polls. It starts a join when one is due.

@@ -66,7 +66,9 @@ func (co *coordinator) receive(m message) {
 		m.before()
 	}
 	delete(co.loop.requests, m.seq)
-	co.take(m.event)
+	if m.holds == nil || m.holds() {
+		co.take(m.event)
+	}
 	if m.done != nil {
 		close(m.done)
 	}

@@ -165,7 +165,7 @@ func (m *testMember) halt() {
 }
 
 func (m *testMember) subscribe(topics ...string) *testMember {
-	m.co.subscribe(topics, "subscribed")
+	m.co.subscribe(topics, "subscribed", m.co.looks.Add(1))
 	return m
 }
 

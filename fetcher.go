@@ -251,10 +251,17 @@ func (f *fetcher) hasFaults() bool {
 // updateLeaders takes over changed metadata. It is read with the table held, so that an
 // older state never follows a newer one.
 func (f *fetcher) updateLeaders() {
-	table := f.acquire()
+	f.acquire()
 	defer f.release()
+	f.updateLeadersLocked()
+}
+
+// updateLeadersLocked is updateLeaders between acquire and release. Partitions are assigned
+// and get their leaders in one go: a look-up that ends between would not know of which
+// topic they are, and so not where they were first started.
+func (f *fetcher) updateLeadersLocked() {
 	md := f.cluster.Metadata()
-	table.UpdateLeaders(func(tp TopicPartition) fetch.Leader {
+	f.table.UpdateLeaders(func(tp TopicPartition) fetch.Leader {
 		topic := md.Topics[tp.Topic]
 		if topic == nil || int(tp.Partition) >= len(topic.Partitions) || tp.Partition < 0 {
 			return fetch.Leader{}

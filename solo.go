@@ -3,6 +3,7 @@ package kafka
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kafkaconsumer/kafka/internal/fetch"
 )
@@ -10,7 +11,8 @@ import (
 // A solo is the member of a consumer without a group: all partitions of the
 // topics subscribed to are its own. It hands out the same steps as a coordinator.
 type solo struct {
-	wake func()
+	wake  func()
+	looks atomic.Uint64 // numbers what update is told
 
 	mu   sync.Mutex
 	want []TopicPartition
@@ -18,12 +20,15 @@ type solo struct {
 	step *rebalanceStep
 }
 
-// update says which partitions there are now.
-func (s *solo) update(want []TopicPartition) {
+// update says which partitions there are, as of a look. Older looks than the newest count
+// for nothing.
+func (s *solo) update(want []TopicPartition, look uint64) {
 	fetch.SortPartitions(want)
 	s.mu.Lock()
-	changed := !slices.Equal(want, s.want)
-	s.want = want
+	changed := look == s.looks.Load() && !slices.Equal(want, s.want)
+	if changed {
+		s.want = want
+	}
 	s.mu.Unlock()
 	if changed {
 		s.wake()

@@ -267,6 +267,7 @@ func (c *Consumer) lose(tps []TopicPartition) {
 func (c *Consumer) takeAssignment(ctx context.Context, st *rebalanceStep) error {
 	table := c.fetcher.acquire()
 	added, _ := table.Assign(st.assignment, c.coord != nil)
+	c.fetcher.updateLeadersLocked()
 	for _, tp := range added {
 		if c.coord == nil && c.appeared(tp) { // with a group that matters where nothing is committed
 			table.BeginAppeared(table.Get(tp))
@@ -277,7 +278,6 @@ func (c *Consumer) takeAssignment(ctx context.Context, st *rebalanceStep) error 
 	}
 	clear(c.pausedBy)
 	c.fetcher.release()
-	c.fetcher.updateLeaders()
 	err := c.runListener(ctx, stepAssign, st.partitions)
 	c.fetcher.acquire().Release(added...)
 	c.fetcher.release()

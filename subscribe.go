@@ -65,7 +65,7 @@ func (c *Consumer) subscribe(opts []SubscribeOption, change func(*subs.State) er
 	c.mu.Unlock()
 	c.noteAsked()
 	c.setInterest()
-	c.followMetadata(c.cluster.Metadata(), true)
+	c.followMetadata(true)
 	c.disturb()
 	return nil
 }
@@ -99,7 +99,7 @@ func (c *Consumer) goAlone() {
 		c.log.Warn("kafka: brokers before 0.9 have no groups, so this consumer reads all partitions of its topics, " +
 			"as does every other one with this group id")
 	}
-	c.followMetadata(c.cluster.Metadata(), false)
+	c.followMetadata(false)
 	c.disturb()
 }
 
@@ -137,7 +137,6 @@ func (c *Consumer) Assign(tps ...TopicPartition) error {
 	c.setInterest()
 	c.onReader(func() { c.assignNow(tps) })
 	c.begun.Store(true)
-	c.fetcher.updateLeaders()
 	return nil
 }
 
@@ -147,6 +146,7 @@ func (c *Consumer) assignNow(tps []TopicPartition) {
 	table := c.fetcher.acquire()
 	done := table.Done()
 	added, removed := table.Assign(tps, c.coord != nil)
+	c.fetcher.updateLeadersLocked()
 	table.Release(added...)
 	c.disturbed.Store(true)
 	c.fetcher.release()
@@ -194,6 +194,9 @@ func (c *Consumer) unsubscribe(ctx context.Context) error {
 	subscribed := c.member != nil
 	c.sub.Clear()
 	c.member = nil
+	if c.coord != nil {
+		c.coord.looks.Add(1)
+	}
 	c.watched = nil
 	c.listener = c.cfg.RebalanceListener
 	c.mu.Unlock()
@@ -232,8 +235,11 @@ func (c *Consumer) currentMember() member {
 // subscribed tells whether partitions come by a subscription.
 func (c *Consumer) subscribed() bool { return c.currentMember() != nil }
 
-// setInterest tells the cluster which topics' metadata to keep.
+// setInterest tells the cluster which topics' metadata to keep. The last one of several
+// tells what is so then.
 func (c *Consumer) setInterest() {
+	c.interest.Lock()
+	defer c.interest.Unlock()
 	c.mu.Lock()
 	topics := append(slices.Clone(c.sub.Topics()), c.watched...)
 	all := c.sub.Kind() == subs.Pattern
@@ -254,7 +260,7 @@ func (c *Consumer) watch() {
 	missing := make(missingTopics)
 	for {
 		changed := c.cluster.Changed()
-		c.followMetadata(c.cluster.Metadata(), false)
+		c.followMetadata(false)
 		var due <-chan time.Time
 		if again := c.tellMissing(missing); again > 0 {
 			due = time.After(again)
@@ -269,9 +275,12 @@ func (c *Consumer) watch() {
 }
 
 // followMetadata takes over leaders, and topics and partitions that came or went.
-func (c *Consumer) followMetadata(md *cluster.Metadata, resubscribed bool) {
+// Several goroutines do so, and what one of them found does not stand against what
+// another one found later.
+func (c *Consumer) followMetadata(resubscribed bool) {
 	c.fetcher.updateLeaders()
 	c.mu.Lock()
+	md := c.cluster.Metadata()
 	changed, pattern := resubscribed, c.sub.Kind() == subs.Pattern
 	if pattern && c.sub.Match(topicsOf(md)) {
 		changed = true
@@ -279,13 +288,22 @@ func (c *Consumer) followMetadata(md *cluster.Metadata, resubscribed bool) {
 	m, topics := c.member, c.sub.Topics()
 	denied := deniedTopics(md, topics)
 	c.denied = denied
+	var look uint64
+	switch m := m.(type) {
+	case *solo:
+		look = m.looks.Add(1)
+	case *coordinator:
+		if changed {
+			look = m.looks.Add(1)
+		}
+	}
 	c.mu.Unlock()
 	if len(denied) > 0 {
 		kick(c.wake)
 	}
 	switch m := m.(type) {
 	case *solo:
-		m.update(partitionsOf(md, topics))
+		m.update(partitionsOf(md, topics), look)
 	case *coordinator:
 		if !changed {
 			return
@@ -294,7 +312,7 @@ func (c *Consumer) followMetadata(md *cluster.Metadata, resubscribed bool) {
 		if pattern {
 			reason = fmt.Sprintf("the pattern matches %d topics now", len(topics))
 		}
-		m.subscribe(topics, reason)
+		m.subscribe(topics, reason, look)
 	}
 }
 
