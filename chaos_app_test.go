@@ -119,7 +119,7 @@ func newBeside(a *chaosApp) *besideApp {
 			select {
 			case <-b.stop:
 				return
-			case <-time.After(time.Duration(rng.IntN(100)) * time.Millisecond):
+			case <-time.After(time.Duration(1+rng.IntN(100)) * time.Millisecond):
 			}
 			tp := tps[rng.IntN(len(tps))]
 			b.act(a, c, rng, tp)

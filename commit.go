@@ -289,7 +289,11 @@ type autoCommit struct {
 
 // arm starts the interval, at whose end a commit is due, unless it has begun.
 func (a *autoCommit) arm() {
-	if !a.off.Load() && !a.armed.Load() {
+	switch {
+	case a.off.Load() || a.armed.Load():
+	case a.interval <= 0:
+		a.fire()
+	default:
 		a.startTimer()
 	}
 }

@@ -98,7 +98,11 @@ func (l *fetchLoop) sleep(retry time.Time) { sleepUntil(l.f.ctx, l.kick, retry) 
 func sleepUntil(ctx context.Context, kick <-chan struct{}, retry time.Time) {
 	var due <-chan time.Time
 	if !retry.IsZero() {
-		timer := time.NewTimer(time.Until(retry))
+		left := time.Until(retry)
+		if left <= 0 {
+			return
+		}
+		timer := time.NewTimer(left)
 		defer timer.Stop()
 		due = timer.C
 	}

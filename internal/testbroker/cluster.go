@@ -388,8 +388,8 @@ func (c *Cluster) await(timeout time.Duration, cond func() bool) bool {
 		c.mu.Lock()
 		ok, changed := cond(), c.changed
 		c.mu.Unlock()
-		if ok {
-			return true
+		if ok || timeout <= 0 {
+			return ok
 		}
 		select {
 		case <-changed:

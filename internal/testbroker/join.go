@@ -226,6 +226,11 @@ func (g *group) prepare() {
 	if g.deadline != nil {
 		g.deadline.Stop()
 	}
+	if timeout <= 0 { // there are no members
+		g.complete()
+		g.c.wakeLocked()
+		return
+	}
 	g.deadline = time.AfterFunc(timeout, func() {
 		g.c.mu.Lock()
 		defer g.c.mu.Unlock()
@@ -247,7 +252,9 @@ func (g *group) tryComplete() {
 // complete ends the joining: who has not joined is out, except static members,
 // who have until their session ends.
 func (g *group) complete() {
-	g.deadline.Stop()
+	if g.deadline != nil {
+		g.deadline.Stop()
+	}
 	g.delayed = false
 	g.members = slices.DeleteFunc(slices.Clone(g.members), func(m *member) bool {
 		gone := m.joining == nil && m.instance == nil
