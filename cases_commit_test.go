@@ -2,10 +2,8 @@ package kafka
 
 import (
 	"context"
-	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,19 +280,6 @@ func TestCommitOfWhatIsNotOwnedIsRefused(t *testing.T) {
 // groupKeys are the requests of groups.
 var groupKeys = []int16{keyOffsetCommit, keyOffsetFetch, keyFindCoordinator, keyJoinGroup, keyHeartbeat, keyLeaveGroup}
 
-// A lineCounter counts what is logged.
-type lineCounter struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *lineCounter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, string(p))
-	return len(p), nil
-}
-
 // B58
 func TestConsumerWithoutAGroup(t *testing.T) {
 	for name, subscribe := range map[string]func(*Consumer) error{
@@ -306,10 +291,10 @@ func TestConsumerWithoutAGroup(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, b *testbroker.Cluster) {
 				produce(b, "t", 0, 5)
 				produce(b, "t", 1, 5)
-				var lines lineCounter
+				var log logBuffer
 				cfg := fast(b)
 				cfg.DisableAutoCommit = false
-				cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+				cfg.Logger = log.logger()
 				c := openConsumer(t, cfg)
 				require.NoError(t, subscribe(c))
 				require.Len(t, pollN(t, c, 10), 10)
@@ -322,12 +307,12 @@ func TestConsumerWithoutAGroup(t *testing.T) {
 				_, err = c.GroupMetadata()
 				require.ErrorIs(t, err, ErrNoGroup)
 				require.ErrorIs(t, c.EnforceRebalance(""), ErrNoGroup)
-				logged := len(lines.lines)
+				logged := log.String()
 				for range 50 {
 					_, err := c.Poll(t.Context(), 100*time.Millisecond)
 					require.NoError(t, err)
 				}
-				require.Len(t, lines.lines, logged, "a line per poll")
+				require.Equal(t, logged, log.String(), "a line per poll")
 				if name != "assigned" {
 					b.AddPartitions("t", 3)
 					produce(b, "t", 2, 5)

@@ -549,7 +549,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 				realTime(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 					b.SetLeader("t", 0, 2)
 					produce(b, "t", 0, 5)
-					cfg := secure(b, "PLAIN")
+					cfg := patient(secure(b, "PLAIN"))
 					server := plainServer(cfg.SASLUsername, cfg.SASLPassword)
 					server.install(b, false)
 					cfg.SecurityProtocol, cfg.SSLCAFile, cfg.SSLSkipHostnameCheck = SecuritySASLSSL, caFile, tc.skip
@@ -611,7 +611,7 @@ func TestNamesInTLS(t *testing.T) {
 				b.On(keyMetadata).Edit(func(_ testbroker.Request, resp kmsg.Response) {
 					resp.(*kmsg.MetadataResponse).Brokers[0].Host = strings.Trim(tc.host, "[]")
 				})
-				cfg := fast(b)
+				cfg := patient(fast(b))
 				cfg.BootstrapServers = []string{tc.host + ":9092"}
 				cfg.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) { return b.Dial(ctx, network, node) }
 				cfg.SecurityProtocol, cfg.SSLCAFile = SecuritySSL, caFile
@@ -647,7 +647,7 @@ func tlsFilesAreUsed(t *testing.T, edit func(cfg *Config), options ...testbroker
 		return &tls.Config{Certificates: []tls.Certificate{server.TLS()}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool()}
 	})
 	realTime(t, 1, func(t *testing.T, b *testbroker.Cluster) {
-		cfg := fast(b)
+		cfg := patient(fast(b))
 		edit(&cfg)
 		cfg.SecurityProtocol, cfg.SSLCAFile = SecuritySSL, caFile
 		_, err := NewConsumer(t.Context(), cfg)
@@ -729,12 +729,11 @@ func TestTransportsThatDoNotMatch(t *testing.T) {
 				if tc.script != nil {
 					tc.script(b)
 				}
-				cfg := fast(b)
-				cfg.SocketConnectionSetupTimeout = 2 * time.Second
+				cfg := patient(fast(b))
 				tc.cfg(&cfg)
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err := NewConsumer(ctx, cfg)
 				runtime.ReadMemStats(&after)

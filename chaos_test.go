@@ -496,8 +496,7 @@ func (w *chaosWorld) unread(apps []*chaosApp) string {
 
 // runChaos runs one seed.
 func runChaos(t *testing.T, seed uint64, manual bool) {
-	ended := watchRealTime(seed)
-	defer ended()
+	defer watchMemory(seed)()
 	rng := rand.New(rand.NewPCG(seed, 99))
 	plan := planChaos(rng, manual)
 	synctest.Test(t, func(t *testing.T) {
@@ -510,6 +509,9 @@ func runChaos(t *testing.T, seed uint64, manual bool) {
 			versions[protocol.KeyFetch] = testbroker.VersionRange{Min: 0, Max: 2}
 			opts = append(opts, testbroker.WithVersions(versions))
 		}
+		// What hangs inside of a bubble lets its time run on for ever.
+		hang := time.AfterFunc(time.Hour, func() { endless(seed) })
+		defer hang.Stop()
 		w := &chaosWorld{
 			t: t, seed: seed, rng: rng, plan: plan, b: testbroker.New(t, opts...), logs: map[TopicPartition]*chaosLog{},
 		}
@@ -590,27 +592,31 @@ func (w *chaosWorld) drain(apps []*chaosApp) {
 	}
 }
 
-// watchRealTime panics when a seed takes too long or too much memory: a hang inside of
-// a bubble lets its time run on for ever.
-func watchRealTime(seed uint64) (ended func()) {
-	done := make(chan struct{})
+// watchMemory panics when a seed takes too much memory, until the returned function is
+// called.
+func watchMemory(seed uint64) (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		for range 400 {
+		defer close(done)
+		for {
 			select {
-			case <-done:
+			case <-stop:
 				return
 			case <-time.After(100 * time.Millisecond):
 			}
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			if m.HeapAlloc > 2<<30 {
-				break
+				endless(seed)
 			}
 		}
-		buf := make([]byte, 4<<20)
-		panic(fmt.Sprintf("seed %d does not end:\n%s", seed, buf[:runtime.Stack(buf, true)]))
 	}()
-	return func() { close(done) }
+	return func() { close(stop); <-done }
+}
+
+func endless(seed uint64) {
+	buf := make([]byte, 4<<20)
+	panic(fmt.Sprintf("seed %d does not end:\n%s", seed, buf[:runtime.Stack(buf, true)]))
 }
 
 // chaosSeeds is which seeds to run: the first few, or CHAOS_SEEDS many, or one that is

@@ -38,6 +38,8 @@ func (*customAssignor) Protocols() []assignors.Protocol { return []assignors.Pro
 func (*customAssignor) UserData(topics []string) []byte { return []byte("wants " + topics[0]) }
 
 func (a *customAssignor) NewInstance() assignors.Assignor {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.made++
 	return &customAssignor{of: a}
 }
@@ -73,6 +75,8 @@ func TestACustomAssignorGetsPlainDataAndDecides(t *testing.T) {
 		}
 		m := newTestMember(t, tb, withAssignor(a)).subscribe("t").run()
 		m.awaitOwned(2)
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		require.Equal(t, 1, a.made)
 		require.Equal(t, []TopicPartition{inTopic(0), inTopic(2)}, m.owns(), "sorted")
 		in := a.inputs[0]

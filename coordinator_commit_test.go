@@ -189,6 +189,8 @@ func TestAsyncCommitsEndInOrderAndAreNotRetried(t *testing.T) {
 		m.co.commitAsync(offsets(TopicPartition{Topic: "other"}, 3), note("c"))
 		m.co.commitAsync(offsets(inTopic(0), 4), note("d"))
 		require.NoError(t, m.co.commit(timeoutOf(t, 5*time.Second), nil), "an empty commit waits for the earlier ones")
+		mu.Lock()
+		defer mu.Unlock()
 		require.Equal(t, []string{"a NOT_COORDINATOR false", "b NONE false", "c NONE true", "d NONE false"}, ended)
 		require.Equal(t, int64(4), committedOffset(tb, 0))
 		require.Equal(t, int64(2), committedOffset(tb, 1))

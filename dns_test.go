@@ -106,7 +106,7 @@ func TestBootstrapServersGoByTheirCanonicalNames(t *testing.T) {
 			dialed []string
 		)
 		node := b.Addrs()[0]
-		cfg := fast(b)
+		cfg := patient(fast(b))
 		cfg.BootstrapServers, cfg.SecurityProtocol, cfg.SSLCAFile = []string{"kafka.test:9094"}, SecuritySSL, writeFile(t, "ca.pem", ca.PEM())
 		cfg.ClientDNSLookup = DNSResolveCanonicalBootstrapServersOnly
 		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -132,19 +132,17 @@ func TestAddressesWithoutACanonicalNameStandForThemselves(t *testing.T) {
 	(&nameServer{}).install(t)
 	realTime(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 		node := b.Addrs()[0]
-		first := ""
-		cfg := fast(b)
+		dialed := make(chan string, 100)
+		cfg := patient(fast(b))
 		cfg.BootstrapServers = []string{"192.0.2.3:9094"}
 		cfg.ClientDNSLookup = DNSResolveCanonicalBootstrapServersOnly
 		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if first == "" {
-				first = addr
-			}
+			dialed <- addr
 			return b.Dial(ctx, network, node)
 		}
 		c := openConsumer(t, cfg)
 		require.NoError(t, c.Close(t.Context()))
-		require.Equal(t, "192.0.2.3:9094", first)
+		require.Equal(t, "192.0.2.3:9094", <-dialed)
 
 		cfg.BootstrapServers = []string{"none.test"}
 		_, err := NewConsumer(t.Context(), cfg)

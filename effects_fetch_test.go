@@ -55,7 +55,7 @@ func TestFetchMinBytesAreWaitedForUpToFetchMaxWait(t *testing.T) {
 func TestNegativeFetchMinBytesAndFetchMaxWaitAreZero(t *testing.T) {
 	realTime(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 		produce(b, "t", 0, 1)
-		cfg := fast(b)
+		cfg := patient(fast(b))
 		cfg.FetchMinBytes, cfg.FetchMaxWait = -1, -1
 		c := reader(t, cfg, tp0)
 		require.Len(t, pollN(t, c, 1), 1)

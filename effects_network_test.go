@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -144,7 +147,7 @@ func dials(b *testbroker.Cluster, cfg *Config) func(addr string) []time.Time {
 	return func(addr string) []time.Time {
 		mu.Lock()
 		defer mu.Unlock()
-		return at[addr]
+		return slices.Clone(at[addr])
 	}
 }
 
@@ -327,12 +330,12 @@ func TestTheDialerMakesEachConnection(t *testing.T) {
 		produce(b, "t", 1, 1)
 		cfg := fast(b)
 		cfg.BootstrapServers = []string{strings.ToUpper(b.Addr(1))}
-		bootstrap := false
+		var bootstrap atomic.Bool
 		dial := cfg.Dialer
 		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			require.Equal(t, "tcp", network)
+			assert.Equal(t, "tcp", network)
 			if addr == strings.ToUpper(b.Addr(1)) {
-				bootstrap = true
+				bootstrap.Store(true)
 				addr = b.Addr(1)
 			}
 			return dial(ctx, network, addr)
@@ -340,7 +343,7 @@ func TestTheDialerMakesEachConnection(t *testing.T) {
 		of := dials(b, &cfg)
 		c := reader(t, cfg, tpAt(0), tpAt(1))
 		require.Len(t, pollN(t, c, 2), 2)
-		require.True(t, bootstrap, "names come as they were configured")
+		require.True(t, bootstrap.Load(), "names come as they were configured")
 		require.NotEmpty(t, of(b.Addr(1)))
 		require.NotEmpty(t, of(b.Addr(2)))
 	}, testbroker.WithNodes(2))

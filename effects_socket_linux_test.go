@@ -17,7 +17,7 @@ func TestSocketsHaveTheirBuffersAndOptions(t *testing.T) {
 			mu      sync.Mutex
 			sockets []syscall.RawConn
 		)
-		cfg := fast(b)
+		cfg := patient(fast(b))
 		cfg.Dialer, cfg.ReceiveBufferBytes, cfg.SendBufferBytes = nil, 20_000, 30_000
 		cfg.SocketControl = func(_, _ string, c syscall.RawConn) error {
 			mu.Lock()

@@ -3,6 +3,7 @@ package kafka
 import (
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,10 +28,11 @@ func heap() int64 {
 // emptyPools lets pools give up what is not needed, half of it at each collection.
 func emptyPools() {
 	for range 8 {
-		ran := make(chan struct{})
-		runtime.SetFinalizer(&struct{ ran chan struct{} }{ran}, func(any) { close(ran) })
-		runtime.GC()
-		<-ran // behind the finalizers of buffers
+		ran := new(atomic.Bool)
+		runtime.SetFinalizer(&struct{ ran *atomic.Bool }{ran}, func(any) { ran.Store(true) })
+		for runtime.GC(); !ran.Load(); { // behind the finalizers of buffers
+			runtime.Gosched()
+		}
 	}
 }
 
@@ -67,7 +69,9 @@ func memoryIsBounded(t *testing.T, codec batch.Codec) {
 		buffers    = 8 * mib
 		batchSize  = 100 * kib
 	)
-	realTime(t, partitions, func(t *testing.T, b *testbroker.Cluster) {
+	bound := buffers + int64(decodeWorkers()+2)*batchSize*11/10 // one batch per decoder and per broker
+	watch, most := watchBuffered(t)
+	bubble(t, partitions, func(t *testing.T, b *testbroker.Cluster) {
 		fill(b, partitions, codec, batchSize, 800*kib)
 		cfg := fast(b)
 		cfg.MaxBufferedBytes, cfg.FetchMaxBytes, cfg.MaxPartitionFetchBytes = buffers, 4*mib, 400*kib
@@ -77,8 +81,7 @@ func memoryIsBounded(t *testing.T, codec batch.Codec) {
 		}
 		before := heap()
 		c := reader(t, cfg, tps...)
-		bound := buffers + int64(decodeWorkers()+2)*batchSize*11/10 // one batch per decoder and per broker
-		most := watchBuffered(t, c)
+		watch(c)
 
 		var counted [partitions]int64
 		for range 20 {
@@ -108,20 +111,22 @@ func memoryIsBounded(t *testing.T, codec batch.Codec) {
 				total++
 			}
 		}
-		require.LessOrEqual(t, most(), bound)
 		emptyPools()
 		require.Less(t, heap()-before, 2*int64(mib), "nothing is held when all is read")
 		for _, r := range b.Requests(keyFetch) {
 			require.LessOrEqual(t, r.Message.(*kmsg.FetchRequest).MaxBytes, int32(4*mib))
 		}
 	})
+	require.LessOrEqual(t, most(), bound)
 }
 
 // B44 as it was reported: 300 partitions of 2 MB, default settings, an application that
 // takes a record now and then, and then none.
 func TestMemoryIsBoundedByDefault(t *testing.T) {
 	const partitions, perPartition, batchSize = 300, 2 * mib, 100 * kib
-	realTime(t, partitions, func(t *testing.T, b *testbroker.Cluster) {
+	bound := int64(64*mib) + int64(decodeWorkers()+2)*batchSize*11/10
+	watch, most := watchBuffered(t)
+	bubble(t, partitions, func(t *testing.T, b *testbroker.Cluster) {
 		records := make([]batch.Record, 10)
 		for i := range records {
 			records[i].Value = make([]byte, batchSize/len(records))
@@ -139,8 +144,7 @@ func TestMemoryIsBoundedByDefault(t *testing.T) {
 		}
 		before := heap()
 		c := reader(t, cfg, tps...)
-		bound := int64(64*mib) + int64(decodeWorkers()+2)*batchSize*11/10
-		most := watchBuffered(t, c)
+		watch(c)
 		for range 40 {
 			records, err := c.PollMax(t.Context(), 30*time.Second, 1) // an answer of 50 MB comes first
 			require.NoError(t, err)
@@ -153,14 +157,15 @@ func TestMemoryIsBoundedByDefault(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Less(t, heap()-before, settled+4*mib, "flat while nobody polls")
 		require.Less(t, b.Count(keyFetch)-asked, 10, "nothing is fetched while nobody polls")
-		require.LessOrEqual(t, most(), bound)
 	})
+	require.LessOrEqual(t, most(), bound)
 }
 
-// watchBuffered samples what is buffered, until the returned function asks for the most.
-func watchBuffered(t *testing.T, c *Consumer) (most func() int64) {
-	t.Helper()
-	var top atomic.Int64
+// watchBuffered samples what is buffered by the consumer that watch is given, until most
+// is called. It does so by the real clock: that of a bubble stands still while records flow.
+func watchBuffered(t *testing.T) (watch func(*Consumer), most func() int64) {
+	var watched atomic.Pointer[fetcher]
+	top := int64(0)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -169,22 +174,22 @@ func watchBuffered(t *testing.T, c *Consumer) (most func() int64) {
 			case <-stop:
 				return
 			case <-time.After(500 * time.Microsecond):
-				c.fetcher.mu.Lock()
-				top.Store(max(top.Load(), c.fetcher.table.Buffered()))
-				c.fetcher.mu.Unlock()
+			}
+			if f := watched.Load(); f != nil {
+				f.mu.Lock()
+				top = max(top, f.table.Buffered())
+				f.mu.Unlock()
 			}
 		}
 	}()
-	return func() int64 {
-		close(stop)
-		<-done
-		return top.Load()
-	}
+	end := sync.OnceFunc(func() { close(stop); <-done })
+	t.Cleanup(end)
+	return func(c *Consumer) { watched.Store(c.fetcher) }, func() int64 { end(); return top }
 }
 
 // A paused or a slow partition holds up no other.
 func TestFullPartitionHoldsUpNoOther(t *testing.T) {
-	realTime(t, 3, func(t *testing.T, b *testbroker.Cluster) {
+	bubble(t, 3, func(t *testing.T, b *testbroker.Cluster) {
 		fill(b, 3, batch.None, 100*kib, 3*mib)
 		cfg := fast(b)
 		cfg.MaxBufferedBytes, cfg.FetchMaxBytes, cfg.MaxPartitionFetchBytes = 2*mib, 1*mib, 500*kib

@@ -27,6 +27,15 @@ func fast(b *testbroker.Cluster) Config {
 	}
 }
 
+// patient gives cfg bounds for a test by the real clock, which a machine that has much
+// else to do keeps to as well.
+func patient(cfg Config) Config {
+	const long = 30 * time.Second
+	cfg.RequestTimeout, cfg.SessionTimeout, cfg.MaxPollInterval = long, long, 10*long
+	cfg.APIVersionAutoTimeout, cfg.SocketConnectionSetupTimeout = long, long
+	return cfg
+}
+
 // open returns a consumer that is closed with the test.
 func openConsumer(t testing.TB, cfg Config) *Consumer {
 	t.Helper()

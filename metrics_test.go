@@ -507,7 +507,7 @@ func TestMetricsAreLookedAtWhileOthersRead(t *testing.T) {
 		for p := range int32(2) {
 			b.Produce("t", p, numberedRecords(n/2)...)
 		}
-		c := reader(t, fast(b), tp0, TopicPartition{Topic: "t", Partition: 1})
+		c := reader(t, patient(fast(b)), tp0, TopicPartition{Topic: "t", Partition: 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		var looks sync.WaitGroup
 		for range 2 {

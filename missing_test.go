@@ -1,34 +1,13 @@
 package kafka
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
 	"github.com/stretchr/testify/require"
 )
-
-// lockedBuffer may be written to and read by several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 func TestTopicThatDoesNotExistIsToldOfOnce(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, *Consumer) error{
@@ -37,10 +16,10 @@ func TestTopicThatDoesNotExistIsToldOfOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
-				var log lockedBuffer
+				var log logBuffer
 				events := make(chan Event, 100)
 				cfg := fast(b)
-				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				cfg.Logger = log.logger()
 				cfg.OnEvent = func(e Event) { events <- e }
 				c := openConsumer(t, cfg)
 				require.NoError(t, begin(t, c))

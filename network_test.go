@@ -76,10 +76,10 @@ func TestUnreachableServersAreNamedEachWithItsReason(t *testing.T) {
 	}
 	began := time.Now()
 	_, err = NewConsumer(t.Context(), Config{
-		BootstrapServers: addrs, APIVersionAutoTimeout: time.Second, Logger: fast(testbroker.New(t)).Logger,
+		BootstrapServers: addrs, APIVersionAutoTimeout: 3 * time.Second, Logger: fast(testbroker.New(t)).Logger,
 	})
 	require.Error(t, err)
-	require.Less(t, time.Since(began), 10*time.Second)
+	require.Less(t, time.Since(began), 25*time.Second, "not RequestTimeout")
 	for _, addr := range addrs {
 		require.ErrorContains(t, err, addr)
 	}
@@ -94,10 +94,10 @@ func TestNewConsumerKeepsToItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	_, err = NewConsumer(ctx, Config{BootstrapServers: []string{silent.Addr().String()}, APIVersionAutoTimeout: 20 * time.Second})
+	_, err = NewConsumer(ctx, Config{BootstrapServers: []string{silent.Addr().String()}, APIVersionAutoTimeout: time.Minute})
 	require.Error(t, err)
 	require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
-	require.Less(t, time.Since(began), 2*time.Second)
+	require.Less(t, time.Since(began), 30*time.Second)
 }
 
 // B47
@@ -115,7 +115,7 @@ func TestServersAreTriedUntilOneAnswers(t *testing.T) {
 		{closed.Addr().String() + ",LOCALHOST:" + port + ", localhost:" + port},
 		{"localhost.:" + port, "localhost:" + port},
 	} {
-		cfg := fast(b)
+		cfg := patient(fast(b))
 		cfg.Dialer, cfg.BootstrapServers = nil, servers
 		c := reader(t, cfg, tp0)
 		require.Equal(t, span(0, 2), offsetsOf(pollN(t, c, 3)))
@@ -125,8 +125,9 @@ func TestServersAreTriedUntilOneAnswers(t *testing.T) {
 
 // A SASL listener answers ApiVersions and closes on anything else before SASL is done.
 func TestListenerThatWantsSASLIsHintedAt(t *testing.T) {
-	b := testbroker.New(t)
-	b.On(keyMetadata).Close()
-	_, err := NewConsumer(t.Context(), fast(b))
-	require.ErrorContains(t, err, "wants SASL")
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		b.On(keyMetadata).Close()
+		_, err := NewConsumer(t.Context(), fast(b))
+		require.ErrorContains(t, err, "wants SASL")
+	})
 }

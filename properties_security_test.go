@@ -68,7 +68,7 @@ func TestPEMInsideProperties(t *testing.T) {
 				cfg, err := ConfigFromProperties(strings.NewReader(text))
 				require.NoError(t, err)
 				cfg.Dialer, cfg.Logger = b.Dial, fast(b).Logger
-				c := openConsumer(t, cfg)
+				c := openConsumer(t, patient(cfg))
 				_, err = c.EndOffsets(t.Context(), tp0)
 				require.NoError(t, err)
 			}, option)
@@ -159,10 +159,10 @@ func TestKeysOfSASL(t *testing.T) {
 }
 
 func TestKeysOfTokens(t *testing.T) {
-	var asked []string
+	asked := make(chan string, 1)
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		id, secret, _ := req.BasicAuth()
-		asked = append(asked, id+" "+secret+" "+req.FormValue("scope"))
+		asked <- id + " " + secret + " " + req.FormValue("scope")
 		fmt.Fprint(w, `{"access_token":"tok","expires_in":300}`)
 	}))
 	defer endpoint.Close()
@@ -189,7 +189,7 @@ func TestKeysOfTokens(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "tok", token.Value)
 			require.Equal(t, map[string]string{"pool": "p1"}, token.Extensions)
-			require.Equal(t, "me s read", asked[len(asked)-1])
+			require.Equal(t, "me s read", <-asked)
 		})
 	}
 }

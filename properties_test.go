@@ -263,8 +263,8 @@ func TestConsumerByProperties(t *testing.T) {
 	}, "\n")))
 	require.NoError(t, err)
 	cfg.Dialer = b.Dial
-	c := reader(t, cfg, tp0)
-	records, err := c.Poll(t.Context(), 5*time.Second)
+	c := reader(t, patient(cfg), tp0)
+	records, err := c.Poll(t.Context(), time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, 2, records.Len())
 	for _, req := range b.Requests(keyFetch) {

@@ -21,10 +21,12 @@ func TestPollHardlyAllocatesWithRelease(t *testing.T) {
 	b := testbroker.New(t)
 	b.CreateTopic("t", 1)
 	b.Produce("t", 0, numberedRecords((polls+10)*perPoll)...)
-	c := openConsumer(t, fast(b))
+	cfg := patient(fast(b))
+	cfg.MetadataMaxAge, cfg.FetchMaxWait = time.Hour, 20*time.Second // nothing else is done, however long it takes
+	c := openConsumer(t, cfg)
 	require.NoError(t, c.Assign(tp0))
 	poll := func() {
-		records, err := c.PollMax(t.Context(), 5*time.Second, perPoll)
+		records, err := c.PollMax(t.Context(), time.Minute, perPoll)
 		if err != nil || records.Len() != perPoll {
 			t.Error(records.Len(), err)
 		}

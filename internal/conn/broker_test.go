@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -310,7 +309,7 @@ func TestBrokerAuthenticationFailure(t *testing.T) {
 			p.authenticate(58)
 			p.drain()
 		})
-		var logged bytes.Buffer
+		var logged logBuffer
 		cfg := ps.config()
 		cfg.Auth = plain(0)
 		cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))

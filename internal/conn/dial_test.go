@@ -29,8 +29,10 @@ func listen(t *testing.T, address string, script func(p *peer)) (net.Listener, i
 	ln, err := net.Listen("tcp", address)
 	require.NoError(t, err)
 	ps := newPeers(t, script)
-	t.Cleanup(func() { ln.Close() })
+	accepting := make(chan struct{})
+	t.Cleanup(func() { ln.Close(); <-accepting }) // before ps waits for those that were accepted
 	go func() {
+		defer close(accepting)
 		for {
 			c, err := ln.Accept()
 			if err != nil {
@@ -79,13 +81,12 @@ func TestDialLeavesTimeBehindABlackHole(t *testing.T) {
 	}
 	defer ln.Close() // accepts in the kernel, and never answers
 	cfg := tcpConfig("127.0.0.2", "127.0.0.1")
-	cfg.SetupTimeout = time.Second
+	cfg.SetupTimeout = 4 * time.Second
 	start := time.Now()
 	l, err := Dial(t.Context(), cfg, 1, Addr{"kafka.example", port})
-	require.NoError(t, err)
+	require.NoError(t, err, "which it would be behind the timeout")
 	defer l.Close()
-	require.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond)
-	require.Less(t, time.Since(start), 900*time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(start), 1600*time.Millisecond)
 }
 
 func portString(port int32) string { return Addr{"", port}.String()[1:] }
@@ -260,7 +261,9 @@ func TestTLS(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, port := listen(t, "127.0.0.1:0", tc.script)
 			cfg := tcpConfig("127.0.0.1")
-			cfg.SetupTimeout = time.Second
+			if cfg.SetupTimeout = time.Minute; tc.name == "silence" {
+				cfg.SetupTimeout = time.Second
+			}
 			cfg.TLS = func(host string) *tls.Config {
 				require.Equal(t, strings.TrimSuffix(tc.host, "."), host, "certificates have no trailing dots")
 				return tc.client

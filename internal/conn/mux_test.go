@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,7 +75,7 @@ func TestMuxPipelinesInOrder(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			return got
+			return slices.Clone(got)
 		}
 		cfg := ps.config()
 		cfg.MaxInFlight = 3

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -81,7 +80,7 @@ func TestOldBrokersAreFound(t *testing.T) {
 				ps := newPeers(t, tc.peer.serve)
 				cfg := ps.config()
 				cfg.ProbeTimeout = 2 * time.Second
-				var log bytes.Buffer
+				var log logBuffer
 				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				cfg.Releases = NewReleases()
 				start := time.Now()
@@ -252,14 +251,14 @@ func TestOldKindsAreNotProbed(t *testing.T) {
 		for _, skips := range []bool{false, true} {
 			t.Run(tc.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					requests := 0
+					var requests atomic.Int64
 					ps := newPeers(t, func(p *peer) {
 						for {
 							r, ok := p.next()
 							if !ok {
 								return
 							}
-							requests++
+							requests.Add(1)
 							require.Equal(t, protocol.KeyApiVersions, r.key)
 							if !skips {
 								return
@@ -276,7 +275,7 @@ func TestOldKindsAreNotProbed(t *testing.T) {
 						require.ErrorContains(t, err, tc.text)
 					}
 					require.Len(t, ps.dialled(), 1)
-					require.Equal(t, 1, requests)
+					require.EqualValues(t, 1, requests.Load())
 				})
 			})
 		}

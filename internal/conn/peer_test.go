@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -21,16 +22,34 @@ var testAddr = Addr{Host: "broker.test", Port: 9092}
 
 // peers plays a broker by a script per connection, over connections in memory.
 type peers struct {
-	t      testing.TB
-	script func(p *peer)
+	t  testing.TB
+	wg sync.WaitGroup
 
-	mu    sync.Mutex
-	dials []time.Time
-	fail  error // of the dials from now on
-	slow  time.Duration
-	block bool // dials wait for their context
-	conns []net.Conn
-	wg    sync.WaitGroup
+	mu     sync.Mutex
+	script func(p *peer) // of the dials from now on
+	dials  []time.Time
+	fail   error // of the dials from now on
+	slow   time.Duration
+	block  bool // dials wait for their context
+	conns  []net.Conn
+}
+
+// A logBuffer keeps what is logged.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }
 
 // newPeers runs script on a goroutine of its own for each connection.
@@ -60,7 +79,7 @@ func (ps *peers) config() *Config {
 func (ps *peers) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	ps.mu.Lock()
 	ps.dials = append(ps.dials, time.Now())
-	fail, slow, block, number := ps.fail, ps.slow, ps.block, len(ps.conns)
+	fail, slow, block, number, script := ps.fail, ps.slow, ps.block, len(ps.conns), ps.script
 	ps.mu.Unlock()
 	time.Sleep(slow)
 	if block {
@@ -77,7 +96,7 @@ func (ps *peers) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	p := &peer{t: ps.t, Conn: server, number: number, addr: addr}
 	ps.wg.Go(func() {
 		defer server.Close()
-		ps.script(p)
+		script(p)
 	})
 	return client, nil
 }

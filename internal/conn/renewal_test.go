@@ -120,6 +120,8 @@ func TestMuxRenewsUnderLoad(t *testing.T) {
 		}
 		wg.Wait()
 		require.Len(t, ps.dialled(), 1)
+		mu.Lock()
+		defer mu.Unlock()
 		require.Greater(t, renewed, 3)
 		require.Len(t, seen, askers*rounds, "nothing is lost or sent twice")
 		for a := range askers {

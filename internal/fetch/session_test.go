@@ -187,10 +187,10 @@ func TestAnswersForNobodyAreSkipped(t *testing.T) {
 	require.Equal(t, names(0, 0, 2), r.drain(), "and a second answer for the same partition")
 }
 
-// An idle partition costs nothing.
-func TestRequestOfTenThousandIdlePartitionsAllocatesNothing(t *testing.T) {
+// idleRound returns a function that plans and applies a request of idle partitions.
+func idleRound(t *testing.T, partitions int32) func() {
 	r := newRig(t)
-	r.assign(10_000)
+	r.assign(partitions)
 	s := r.plan(1, newest)
 	r.answer(s)
 	resp := r.read(&r.plan(1, newest).Request, top{}, nil)
@@ -200,13 +200,25 @@ func TestRequestOfTenThousandIdlePartitionsAllocatesNothing(t *testing.T) {
 		r.table.Apply(s, resp, r.now)
 	}
 	round()
-	require.LessOrEqual(t, testing.AllocsPerRun(50, round), 4.0)
+	return round
+}
 
-	began := time.Now()
-	for range 1000 {
-		round()
+// An idle partition costs nothing.
+func TestRequestOfTenThousandIdlePartitionsAllocatesNothing(t *testing.T) {
+	many, few := idleRound(t, 10_000), idleRound(t, 10)
+	require.LessOrEqual(t, testing.AllocsPerRun(50, many), 4.0)
+
+	// The shortest of many times tells what a round takes when nothing comes between.
+	shortest := func(round func()) time.Duration {
+		least := time.Hour
+		for range 500 {
+			began := time.Now()
+			round()
+			least = min(least, time.Since(began))
+		}
+		return least
 	}
-	require.Less(t, time.Since(began), time.Second, "it does not look at each of them")
+	require.Less(t, shortest(many), 10*shortest(few)+20*time.Microsecond, "it does not look at each of them")
 }
 
 func TestSideRequestAsksForWhatBecameFetchableDuringALongPoll(t *testing.T) {
