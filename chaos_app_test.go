@@ -567,8 +567,13 @@ func (a *chaosApp) iterate() {
 	ctx, cancel := a.timeout(d)
 	defer cancel()
 	n := 1 + a.rng.IntN(60)
+	records := a.c.Records(ctx)
+	if a.rng.IntN(3) == 0 {
+		a.note("until the end")
+		records = a.c.RecordsUntilEnd(ctx)
+	}
 	a.within(d, "Records", func() {
-		for r, err := range a.c.Records(ctx) {
+		for r, err := range records {
 			if err != nil {
 				a.handle("Records", err, ctx)
 				break

@@ -132,8 +132,16 @@ func (w *logWriter) offsets(n int) (offsets []int64) {
 	return offsets
 }
 
+// codec is one up to last, seldom one that takes long.
+func (w *logWriter) codec(last batch.Codec) batch.Codec {
+	if w.rng.IntN(10) == 0 {
+		return []batch.Codec{batch.Gzip, batch.Gzip, last}[w.rng.IntN(3)]
+	}
+	return []batch.Codec{batch.None, batch.None, batch.Snappy, batch.LZ4}[w.rng.IntN(4)]
+}
+
 func (w *logWriter) oldSet(magic int8) {
-	codec := batch.Codec(w.rng.IntN(4))
+	codec := w.codec(batch.LZ4)
 	var messages []batch.Message
 	for _, offset := range w.offsets(8) {
 		r, value := w.record(offset)
@@ -158,7 +166,7 @@ func (w *logWriter) batch(b batch.V2, into *[]modelRecord) {
 	if into == nil {
 		into = &w.visible
 	}
-	b.BaseOffset, b.LeaderEpoch, b.Codec = w.end, w.epoch, batch.Codec(w.rng.IntN(5))
+	b.BaseOffset, b.LeaderEpoch, b.Codec = w.end, w.epoch, w.codec(batch.Zstd)
 	n := 12
 	if w.rng.IntN(20) == 0 {
 		n = 400
@@ -236,6 +244,7 @@ type model struct {
 	live     *Live
 	cut      Cut
 	journal  []string
+	alone    bool
 }
 
 // A modelApp is what the application knows of one partition.
@@ -261,7 +270,12 @@ type keptCut struct {
 	want []modelRecord
 }
 
+// note keeps what happens for when it fails: only of a seed that is run alone, as it takes
+// long.
 func (m *model) note(format string, args ...any) {
+	if !m.alone {
+		return
+	}
 	m.journal = append(m.journal, fmt.Sprintf(format, args...))
 }
 
@@ -276,6 +290,7 @@ func (m *model) fail(format string, args ...any) {
 func newModel(t *testing.T, seed uint64) *model {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	m := &model{rng: rng, seed: seed, sessions: map[int32]*modelSession{}, keeps: rng.IntN(4) > 0, faults: rng.IntN(3) > 0}
+	m.alone = os.Getenv("MODEL_SEED") != ""
 	m.version = []int16{0, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 16}[rng.IntN(13)]
 	committed := m.version >= 4 && rng.IntN(2) == 0
 	m.rig = newRig(t, func(l *Limits) {
