@@ -158,7 +158,7 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 	clusterConfig.Conn.Meter = func(node int32) conn.Meter { return c.metrics.Open(node) }
 	c.cluster = cluster.New(clusterConfig)
 	c.fetcher = newFetcher(&c.cfg, c.cluster, c.log, &c.metrics.Fetch, fetcherHooks{
-		wake:      func() { kick(c.wake) },
+		wake:      c.wakeReader,
 		moved:     c.auto.arm,
 		report:    c.report,
 		committed: c.committedOffsets,
@@ -273,7 +273,13 @@ func (c *Consumer) orClosed(err error) error {
 // disturb makes whoever reads look at its duties before the next record.
 func (c *Consumer) disturb() {
 	c.disturbed.Store(true)
+	c.wakeReader()
+}
+
+// wakeReader wakes the one goroutine that reads, if it waits.
+func (c *Consumer) wakeReader() {
 	kick(c.wake)
+	c.fetcher.lending.interrupt()
 }
 
 // asks tells the coordinator whether the application still asks for records: the
@@ -294,7 +300,7 @@ func (c *Consumer) report(r fetch.Report) {
 	switch r.Kind {
 	case fetch.ReportError:
 		c.problems.add(faultError(fetch.Fault{TP: r.TP, Err: r.Err}, &c.cfg))
-		kick(c.wake)
+		c.wakeReader()
 	case fetch.ReportReset:
 		c.log.Info("kafka: position reset", "partition", r.TP, "to", r.To, "reason", r.Reason)
 		c.events.add(EventPositionReset{TopicPartition: r.TP, From: r.From, To: r.To, Reason: r.Reason})

@@ -35,6 +35,7 @@ type fetcher struct {
 	validateKick   chan struct{}
 	vacancyKick    chan struct{}
 	stallKick      chan struct{}
+	lending        lending
 	beforeDecoding func() // for tests, nil otherwise
 
 	mu      sync.Mutex // guards all below; taken by acquire, given back by release
@@ -132,6 +133,7 @@ func (f *fetcher) close(ctx context.Context) {
 	f.mu.Unlock()
 	f.cancel()
 	f.wg.Wait()
+	f.lending.close()
 	f.closeSessions(ctx)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/kafkaconsumer/kafka/protocol"
 )
 
-// A fetchLoop fetches from one broker. It owns its connection.
+// A fetchLoop fetches from one broker. It owns its connection, except while it is lent.
 type fetchLoop struct {
 	f      *fetcher
 	broker int32
@@ -19,6 +19,13 @@ type fetchLoop struct {
 	idle   bool // waits for kick; guarded by fetcher.mu
 	resp   protocol.FetchResponse
 	link   *conn.Link
+	asked  *fetch.Session // whose request is on its way, nil: none is
+	began  time.Time      // when the last request was made
+
+	back       chan struct{} // tells a loop that was lent to go on by itself
+	alone      bool          // there was no other loop when the last request was sent
+	light      bool          // the last answer left nothing to be decoded by others
+	unlendable bool          // nobody can wait on the connection for a limited time
 
 	hasSide   bool // runSide runs; guarded by fetcher.mu
 	sideKick  chan struct{}
@@ -28,7 +35,7 @@ type fetchLoop struct {
 }
 
 func newFetchLoop(f *fetcher, broker int32) *fetchLoop {
-	return &fetchLoop{f: f, broker: broker, kick: make(chan struct{}, 1), sideKick: make(chan struct{}, 1)}
+	return &fetchLoop{f: f, broker: broker, kick: make(chan struct{}, 1), sideKick: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 }
 
 // prepare sets what is the same in all requests.
@@ -46,23 +53,59 @@ func (l *fetchLoop) run() {
 	if _, err := l.connect(); err != nil {
 		l.failed(err)
 	}
-	for {
+	for l.ask() {
+		l.lend()
+		if l.asked != nil {
+			l.takeIn()
+		}
+		l.slowDown()
+	}
+}
+
+// ask sends the next request. It returns false when the loop has to end.
+func (l *fetchLoop) ask() bool {
+	for l.asked == nil {
 		s := l.awaitHunger()
 		if s == nil {
-			return
+			return false
 		}
 		version, err := l.connect()
 		if err != nil {
 			l.failed(err)
 			continue
 		}
-		l.f.prepare(&s.Request)
-		ok := l.f.acquire().Plan(s, version, time.Now())
-		l.f.release()
-		if ok {
-			l.exchange(s)
-		}
+		l.send(s, version)
 	}
+	return true
+}
+
+// send sends the session's next request if there is something to ask for.
+func (l *fetchLoop) send(s *fetch.Session, version int16) {
+	l.f.prepare(&s.Request)
+	l.began = time.Now()
+	ok := l.f.acquire().Plan(s, version, l.began)
+	l.alone = len(l.f.loops) == 1
+	l.f.release()
+	if !ok {
+		return
+	}
+	q := &s.Request
+	err := l.link.Send(protocol.KeyFetch, q.Version, q.Version >= fetchFlexibleVersion,
+		func(dst []byte) []byte { return q.Wire.AppendTo(dst, q.Version) })
+	if err != nil {
+		l.lost(s, err)
+		return
+	}
+	l.asked = s
+}
+
+// lost deals with an answer that does not come.
+func (l *fetchLoop) lost(s *fetch.Session, err error) {
+	l.f.log.Debug("fetch failed", "broker", l.broker, "error", err)
+	l.f.acquire().Discard(s)
+	l.f.release()
+	l.hasty = 0
+	l.failed(err)
 }
 
 // awaitHunger waits until there is something to ask the broker for, and returns its
@@ -116,8 +159,12 @@ func sleepUntil(ctx context.Context, kick <-chan struct{}, retry time.Time) {
 // connect returns the Fetch version to use on the loop's connection, which it
 // makes if there is none.
 func (l *fetchLoop) connect() (version int16, err error) {
+	before := l.link
 	if l.link, err = l.f.linkTo(l.broker, conn.Fetch, l.link); err != nil {
 		return 0, err
+	}
+	if l.link != before {
+		l.unlendable = false
 	}
 	return l.f.pickVersion(l.link)
 }
@@ -182,21 +229,20 @@ func isFinalError(err error) bool {
 	return auth || version
 }
 
-// exchange sends the session's request and takes its answer in.
-func (l *fetchLoop) exchange(s *fetch.Session) {
-	began := time.Now()
-	err := l.f.stream(l.link, &s.Request, &l.resp)
+// takeIn reads the answer to the request that is on its way, and takes it in.
+func (l *fetchLoop) takeIn() {
+	s := l.asked
+	l.asked = nil
+	err := l.link.Receive(func(r *protocol.Reader) error { return fetch.ReadAnswer(&s.Request, &l.resp, r) })
 	if err != nil {
-		l.f.log.Debug("fetch failed", "broker", l.broker, "error", err)
-		l.f.acquire().Discard(s)
-		l.f.release()
-		l.failed(err)
+		l.lost(s, err)
 		return
 	}
 	l.f.measureAnswer(&s.Request, &l.resp, l.link)
-	atOnce := l.resp.ThrottleMillis == 0 && s.IsEmpty() && time.Since(began) < l.f.cfg.FetchMaxWait/2
+	now := time.Now()
+	atOnce := l.resp.ThrottleMillis == 0 && s.IsEmpty() && now.Sub(l.began) < l.f.cfg.FetchMaxWait/2
 	table := l.f.acquire()
-	sound := table.Apply(s, &l.resp, time.Now())
+	sound := table.Apply(s, &l.resp, now)
 	if atOnce && sound {
 		l.hasty++
 	} else {
@@ -204,14 +250,15 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 	}
 	throttle, wait := throttleOfFetch(s.Version, &l.resp)
 	if wait {
-		l.throttled = time.Now().Add(throttle)
+		l.throttled = now.Add(throttle)
 	}
-	if table.HasLittleUndecoded() {
+	little := table.HasLittleUndecoded()
+	l.light = little || !table.HasUndecoded()
+	if little {
 		l.f.decodeHere()
 	}
 	l.f.release()
 	l.link.Throttle(throttle, wait)
-	l.slowDown()
 	if sound {
 		l.strikes = 0
 	} else {
@@ -223,10 +270,14 @@ func (l *fetchLoop) exchange(s *fetch.Session) {
 // slowDown keeps a broker that answers at once, with nothing, from being asked all the
 // time: it should hold a request for FetchMaxWait instead.
 func (l *fetchLoop) slowDown() {
-	const patience = 10
-	if l.hasty > patience {
+	if l.isHasty() {
 		l.sleep(time.Now().Add(l.f.cfg.FetchMaxWait))
 	}
+}
+
+func (l *fetchLoop) isHasty() bool {
+	const patience = 10
+	return l.hasty > patience
 }
 
 // refused waits after an answer that says that nothing was fetched, unless a new

@@ -61,7 +61,7 @@ func (c *Consumer) poll(ctx context.Context, timeout time.Duration, take func() 
 		}
 		w.standing = c.fetcher.hasFaults()
 		over, err := c.await(ctx, &w)
-		if err == nil && (over || w.standing && time.Since(w.began) >= standingFaultAfter) {
+		if err == nil && (over || w.timeout < 0 && w.standing && time.Since(w.began) >= standingFaultAfter) {
 			err = c.standingFaults()
 		}
 		if err != nil {
@@ -187,6 +187,21 @@ func (w *waiter) due() <-chan time.Time {
 	return w.timer.C
 }
 
+// until returns when due's channel fires, zero for never.
+func (w *waiter) until() time.Time {
+	switch {
+	case w.timeout >= 0:
+		return w.deadline
+	case w.standing:
+		return time.Now().Add(standingFaultAfter)
+	default:
+		return time.Time{}
+	}
+}
+
+// isOver tells whether the time is over.
+func (w *waiter) isOver() bool { return w.timeout >= 0 && !time.Now().Before(w.deadline) }
+
 func (c *Consumer) endWait(w *waiter) {
 	c.metrics.Client.PollEnded(time.Now())
 	if w.timer != nil {
@@ -215,6 +230,11 @@ func (c *Consumer) await(ctx context.Context, w *waiter) (over bool, err error) 
 		c.noteAsked() // it did all the time
 		c.waiting.Add(-1)
 	}()
+	if w.channel == nil { // else there are questions to wait for too
+		if l := c.fetcher.lending.borrow(); l != nil {
+			return c.awaitAnswer(ctx, w, l)
+		}
+	}
 	select {
 	case <-c.wake:
 		return false, nil

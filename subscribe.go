@@ -299,7 +299,7 @@ func (c *Consumer) followMetadata(resubscribed bool) {
 	}
 	c.mu.Unlock()
 	if len(denied) > 0 {
-		kick(c.wake)
+		c.wakeReader()
 	}
 	switch m := m.(type) {
 	case *solo:

@@ -2,9 +2,11 @@ package protocol
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 )
 
 const (
@@ -163,6 +165,26 @@ func (r *Reader) fail(field, format string, args ...any) {
 	if r.err == nil {
 		r.Fail(field, fmt.Sprintf(format, args...))
 	}
+}
+
+// Await waits until there is something to read, or an error that reading will find. It
+// returns false when the source's deadline passed before; that error is not kept.
+func (r *Reader) Await() bool {
+	if r.err != nil || r.fill(1) || !errors.Is(r.err, os.ErrDeadlineExceeded) {
+		return true
+	}
+	r.err = nil
+	return false
+}
+
+// HasFrame tells whether the next frame has come as a whole, so that reading it waits for
+// nothing. The frame before was read to its end.
+func (r *Reader) HasFrame() bool {
+	if r.Buffered() < frameLengthBytes {
+		return false
+	}
+	size := int32(binary.BigEndian.Uint32(r.buf[r.pos:]))
+	return size >= 0 && int(size) <= r.Buffered()-frameLengthBytes
 }
 
 // fill makes at least n bytes available behind pos, whatever frame they are

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -366,4 +367,47 @@ func bytesAllocated(f func()) uint64 {
 	f()
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
+}
+
+// impatient is a source whose deadline passes between the bytes.
+type impatient struct {
+	bytes []byte
+	n     int
+}
+
+func (s *impatient) Read(dst []byte) (int, error) {
+	if s.n++; s.n%2 == 1 || len(s.bytes) == 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	dst[0], s.bytes = s.bytes[0], s.bytes[1:]
+	return 1, nil
+}
+
+func TestReaderAwaitsWithoutLosingAnything(t *testing.T) {
+	r := NewReader(&impatient{bytes: wireFrame(7)}, 0)
+	require.False(t, r.Await())
+	require.NoError(t, r.Err())
+	require.True(t, r.Await())
+	require.True(t, r.Await(), "what came stays")
+	_, err := r.Frame()
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "reading does not bear it")
+	require.True(t, r.Await(), "there is an error to be found")
+}
+
+func TestReaderTellsWhetherAFrameCameAsAWhole(t *testing.T) {
+	both := append(wireFrame(1, 2, 3), wireFrame(4)...)
+	for n := range both {
+		r := NewReader(io.MultiReader(bytes.NewReader(both[:n]), bytes.NewReader(both[n:])), 0)
+		r.Await()
+		require.Equal(t, n == 0 || n >= 7, r.HasFrame(), n)
+		if n >= 7 {
+			_, err := r.Frame()
+			require.NoError(t, err)
+			require.NoError(t, r.Discard(3))
+			require.False(t, r.HasFrame())
+		}
+	}
+	r := NewReader(bytes.NewReader([]byte{0xff, 0, 0, 0, 1}), 0)
+	r.Await()
+	require.False(t, r.HasFrame(), "a negative length")
 }

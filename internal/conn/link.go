@@ -45,11 +45,13 @@ type Link struct {
 	opened   time.Time
 
 	correlation atomic.Int32
-	frame       []byte    // reused by the synchronous requests
-	throttled   time.Time // no request is sent before it (KIP-219)
-	renewAt     time.Time // of the authentication; zero: the session does not end
-	proved      bool      // a request was answered since the setup
-	stray       bool      // an answer is yet to come that nobody waits for, with the id strayID
+	frame       []byte       // reused by the synchronous requests
+	streamed    answerHeader // of the answer to the last request of Stream or Send
+	began       time.Time    // when that was written
+	throttled   time.Time    // no request is sent before it (KIP-219)
+	renewAt     time.Time    // of the authentication; zero: the session does not end
+	proved      bool         // a request was answered since the setup
+	stray       bool         // an answer is yet to come that nobody waits for, with the id strayID
 	strayID     int32
 	answerBytes int           // of the answer that is read
 	took        time.Duration // see Took
@@ -179,35 +181,87 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 	if err := l.ready(ctx); err != nil {
 		return err
 	}
-	id := l.correlation.Add(1)
-	frame := protocol.AppendRequestHeader(l.frame[:0], key, version, id, l.cfg.ClientID, flexible)
-	frame = protocol.FinishFrame(body(frame))
-	l.frame = frame
+	frame := l.encodeStreamed(key, version, flexible, body)
 	err := l.within(ctx, timeout, awaited{"answer to", key}, func() error {
-		began := time.Now()
-		if _, err := l.conn.Write(frame); err != nil {
-			return l.fail(OpWrite, err)
+		if err := l.sendStreamed(frame); err != nil {
+			return err
 		}
-		l.meter.Sent(len(frame))
-		l.reader.SetMax(math.MaxInt32)
-		err := l.readHeader(answerHeader{key: key, version: version, id: id, flexible: flexible})
-		l.reader.SetMax(l.cfg.MaxFrame)
-		if err == nil {
-			err = read(l.reader)
-		}
-		if err != nil {
-			return l.fail(OpRead, l.explainHangUp(key, err))
-		}
-		if n := l.reader.Remaining(); n > 0 {
-			return l.fail(OpRead, fmt.Errorf("%d bytes are left over in the answer to %s", n, protocol.APIName(key)))
-		}
-		l.noteReceived(began)
-		return nil
+		return l.receiveStreamed(read)
 	})
 	if err == nil {
 		l.noteAnswer()
 	}
 	return err
+}
+
+// Send is the first half of a Stream that is bounded by the ctx of CloseWith and
+// Config.RequestTimeout. Receive is the other half; nothing else may be done in between but
+// Await.
+func (l *Link) Send(key, version int16, flexible bool, body func(dst []byte) []byte) error {
+	if err := l.ready(l.bound); err != nil {
+		return err
+	}
+	frame := l.encodeStreamed(key, version, flexible, body)
+	if err := l.arm(l.cfg.RequestTimeout, awaited{"answer to", key}); err != nil {
+		return err
+	}
+	return l.sendStreamed(frame)
+}
+
+// Await waits until something of the answer to what was sent comes, or there is an error for
+// Receive to return. It returns false when AwaitUntil's time came before.
+func (l *Link) Await() bool { return l.reader.Await() }
+
+// HasWhole tells whether the whole answer has come, so that Receive waits for nothing.
+func (l *Link) HasWhole() bool { return l.reader.HasFrame() }
+
+// AwaitUntil sets when Await, and whatever else reads, gives up; zero: never. It may be
+// called while Await waits. Connections of a dialer may not know how to do that, which is
+// the error.
+func (l *Link) AwaitUntil(t time.Time) error { return l.conn.SetReadDeadline(t) }
+
+// Receive calls read as Stream does.
+func (l *Link) Receive(read func(r *protocol.Reader) error) error {
+	err := l.receiveStreamed(read)
+	l.armIdle()
+	if err == nil {
+		l.noteAnswer()
+	}
+	return err
+}
+
+func (l *Link) encodeStreamed(key, version int16, flexible bool, body func(dst []byte) []byte) []byte {
+	h := answerHeader{key: key, version: version, id: l.correlation.Add(1), flexible: flexible}
+	frame := protocol.AppendRequestHeader(l.frame[:0], key, version, h.id, l.cfg.ClientID, flexible)
+	l.frame, l.streamed = protocol.FinishFrame(body(frame)), h
+	return l.frame
+}
+
+func (l *Link) sendStreamed(frame []byte) error {
+	l.began = time.Now()
+	if _, err := l.conn.Write(frame); err != nil {
+		return l.fail(OpWrite, err)
+	}
+	l.meter.Sent(len(frame))
+	return nil
+}
+
+func (l *Link) receiveStreamed(read func(r *protocol.Reader) error) error {
+	l.reader.SetMax(math.MaxInt32)
+	err := l.readHeader(l.streamed)
+	l.reader.SetMax(l.cfg.MaxFrame)
+	if err == nil {
+		err = read(l.reader)
+	}
+	key := l.streamed.key
+	if err != nil {
+		return l.fail(OpRead, l.explainHangUp(key, err))
+	}
+	if n := l.reader.Remaining(); n > 0 {
+		return l.fail(OpRead, fmt.Errorf("%d bytes are left over in the answer to %s", n, protocol.APIName(key)))
+	}
+	l.noteReceived(l.began)
+	return nil
 }
 
 // Throttle notes for how long an answer said that the broker throttles this client.
@@ -231,6 +285,12 @@ func throttleOf(resp kmsg.Response) (told time.Duration, wait, ok bool) {
 	}
 	millis, wait := t.Throttle()
 	return time.Duration(max(millis, 0)) * time.Millisecond, wait, true
+}
+
+// IsReady tells whether Send would have to wait for nothing before it sends.
+func (l *Link) IsReady() bool {
+	now := time.Now()
+	return l.Err() == nil && !now.Before(l.throttled) && (l.renewAt.IsZero() || now.Before(l.renewAt))
 }
 
 // ready waits out a throttle and renews an authentication about to end.

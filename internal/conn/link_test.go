@@ -99,6 +99,48 @@ func TestLinkStream(t *testing.T) {
 	})
 }
 
+func TestLinkAwaitsAnAnswerForALimitedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := newPeers(t, func(p *peer) {
+			p.greet()
+			for range 2 {
+				r := p.expect(protocol.KeyFetch)
+				frame := answerFrame(r.id, true, []byte{1, 2, 3, 4})
+				time.Sleep(2 * time.Second)
+				_, _ = p.Write(frame[:7])
+				time.Sleep(time.Second)
+				_, _ = p.Write(frame[7:])
+			}
+			p.drain()
+		})
+		l := openLink(t, ps.config())
+		l.CloseWith(t.Context())
+		require.True(t, l.IsReady())
+		for range 2 {
+			began := time.Now()
+			require.NoError(t, l.Send(protocol.KeyFetch, 12, true, fetchBody))
+			require.NoError(t, l.AwaitUntil(began.Add(time.Second)))
+			require.False(t, l.Await())
+			require.Equal(t, time.Second, time.Since(began))
+			require.NoError(t, l.AwaitUntil(time.Time{}))
+			require.True(t, l.Await())
+			require.Equal(t, 2*time.Second, time.Since(began))
+			require.False(t, l.HasWhole())
+			require.NoError(t, l.Receive(func(r *protocol.Reader) error {
+				require.Equal(t, int32(0x01020304), r.Int32())
+				return r.Err()
+			}))
+			require.Equal(t, 3*time.Second, l.Took())
+		}
+		require.NoError(t, l.Send(protocol.KeyFetch, 12, true, fetchBody))
+		began := time.Now()
+		require.True(t, l.Await(), "there is an error to be found")
+		requireOp(t, l.Receive(func(*protocol.Reader) error { return nil }), OpTimeout)
+		require.Equal(t, l.cfg.RequestTimeout, time.Since(began))
+		require.False(t, l.IsReady())
+	})
+}
+
 func TestLinkStreamClosesWhenReadFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := newPeers(t, func(p *peer) {

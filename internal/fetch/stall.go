@@ -182,6 +182,9 @@ func (t *Table) mend(p *Partition, now time.Time) {
 
 var errStalled = errors.New("records are known and do not come")
 
+// WantsReconnect tells what TakeReconnect would.
+func (s *Session) WantsReconnect() bool { return s.reconnect }
+
 // TakeReconnect tells whether the session's next request must go over a new connection.
 func (s *Session) TakeReconnect() bool {
 	r := s.reconnect

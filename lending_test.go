@@ -1,0 +1,187 @@
+package kafka
+
+import (
+	"context"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/testbroker"
+	"github.com/stretchr/testify/require"
+)
+
+// trickling returns a consumer whose fetch loop is lent: records come one by one.
+func trickling(t *testing.T, b *testbroker.Cluster, cfg Config) *Consumer {
+	t.Helper()
+	cfg.FetchMaxWait = time.Second
+	c := openConsumer(t, cfg)
+	require.NoError(t, c.Assign(tp0))
+	produce(b, "t", 0, 1)
+	pollN(t, c, 1)
+	for range 2 {
+		require.Equal(t, time.Duration(0), pollNext(t, b, c))
+	}
+	require.NotNil(t, lentLoop(c))
+	return c
+}
+
+func lentLoop(c *Consumer) *fetchLoop {
+	c.fetcher.lending.mu.Lock()
+	defer c.fetcher.lending.mu.Unlock()
+	return c.fetcher.lending.loop
+}
+
+// pollNext polls for a record that is written while Poll waits, and returns how long after
+// that it came.
+func pollNext(t *testing.T, b *testbroker.Cluster, c *Consumer) time.Duration {
+	t.Helper()
+	var written time.Time
+	time.AfterFunc(10*time.Millisecond, func() {
+		written = time.Now()
+		produce(b, "t", 0, 1)
+	})
+	records, err := c.Poll(t.Context(), 5*time.Second)
+	require.NoError(t, err)
+	require.Equal(t, 1, records.Len())
+	return time.Since(written)
+}
+
+func TestPollThatReadsAnswersItselfKeepsToItsTimeout(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := trickling(t, b, fast(b))
+		for _, timeout := range []time.Duration{700 * time.Millisecond, 30 * time.Millisecond, 3 * time.Second, 1} {
+			began := time.Now()
+			records, err := c.Poll(t.Context(), timeout)
+			require.NoError(t, err)
+			require.Zero(t, records.Len())
+			require.Equal(t, timeout, time.Since(began))
+		}
+		require.Equal(t, time.Duration(0), pollNext(t, b, c))
+	})
+}
+
+func TestPollThatReadsAnswersItselfEndsWithItsContext(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := trickling(t, b, fast(b))
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 70*time.Millisecond)
+			began := time.Now()
+			_, err := c.Poll(ctx, -1)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, 70*time.Millisecond, time.Since(began))
+			cancel()
+			require.Equal(t, time.Duration(0), pollNext(t, b, c))
+		}
+	})
+}
+
+func TestPollThatReadsAnswersItselfIsWokenByOthers(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := trickling(t, b, fast(b))
+		time.AfterFunc(50*time.Millisecond, func() { require.NoError(t, c.Seek(tp0, 1)) })
+		began := time.Now()
+		records, err := c.Poll(t.Context(), 5*time.Second)
+		require.NoError(t, err)
+		require.Equal(t, 2, records.Len())
+		require.Less(t, time.Since(began), 100*time.Millisecond, "a seek does not wait for the long poll")
+	})
+}
+
+func TestCloseEndsAPollThatReadsAnswersItself(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := trickling(t, b, fast(b))
+		time.AfterFunc(50*time.Millisecond, func() { _ = c.Close(t.Context()) })
+		began := time.Now()
+		_, err := c.Poll(t.Context(), -1)
+		require.ErrorIs(t, err, ErrClosed)
+		require.Equal(t, 50*time.Millisecond, time.Since(began))
+	})
+}
+
+func TestRecordsAreFetchedWhileNobodyPolls(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := trickling(t, b, fast(b))
+		produce(b, "t", 0, 1)
+		time.Sleep(2 * lentFor)
+		synctest.Wait()
+		require.Nil(t, lentLoop(c))
+		produce(b, "t", 0, 1)
+		synctest.Wait()
+		records, err := c.Poll(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, 2, records.Len(), "both were there before Poll")
+		require.Equal(t, time.Duration(0), pollNext(t, b, c))
+		require.Equal(t, time.Duration(0), pollNext(t, b, c))
+		require.NotNil(t, lentLoop(c), "and the application reads itself again")
+	})
+}
+
+// An answer of which a part has come belongs to the loop: Poll would wait for the rest.
+func TestPollDoesNotWaitForTheRestOfAnAnswer(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := trickling(t, b, fast(b))
+		conns := connections(b)
+		synctest.Wait()
+		b.On(keyFetch).Once().Trickle(20, 40*time.Millisecond)
+		require.Equal(t, time.Duration(0), pollNext(t, b, c), "the answer to a request from before")
+		time.AfterFunc(10*time.Millisecond, func() { produce(b, "t", 0, 1) })
+		began := time.Now()
+		records, err := c.Poll(t.Context(), 100*time.Millisecond)
+		require.NoError(t, err)
+		require.Zero(t, records.Len())
+		require.Equal(t, 100*time.Millisecond, time.Since(began))
+		require.Len(t, pollN(t, c, 1), 1)
+		require.Equal(t, time.Duration(0), pollNext(t, b, c))
+		require.Equal(t, conns, connections(b), "the connection is kept")
+	})
+}
+
+// connections returns how many connections were fetched over.
+func connections(b *testbroker.Cluster) int {
+	seen := map[int]bool{}
+	for _, r := range b.Requests(keyFetch) {
+		seen[r.Conn] = true
+	}
+	return len(seen)
+}
+
+func TestPollGoesOnWhenTheConnectionItReadsFromIsLost(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := trickling(t, b, fast(b))
+		synctest.Wait()
+		b.On(keyFetch).Once().Close()
+		require.Equal(t, time.Duration(0), pollNext(t, b, c), "the answer to a request from before")
+		require.Less(t, pollNext(t, b, c), time.Second)
+		require.Equal(t, time.Duration(0), pollNext(t, b, c))
+	})
+}
+
+// timeless is a connection that knows no deadlines.
+type timeless struct{ net.Conn }
+
+func (timeless) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
+
+func TestPollKeepsToItsTimeoutOnConnectionsWithoutDeadlines(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		cfg := fast(b)
+		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := b.Dial(ctx, network, addr)
+			return timeless{nc}, err
+		}
+		cfg.FetchMaxWait = time.Second
+		c := openConsumer(t, cfg)
+		require.NoError(t, c.Assign(tp0))
+		produce(b, "t", 0, 1)
+		pollN(t, c, 1)
+		for range 3 {
+			require.Equal(t, time.Duration(0), pollNext(t, b, c))
+		}
+		began := time.Now()
+		records, err := c.Poll(t.Context(), 30*time.Millisecond)
+		require.NoError(t, err)
+		require.Zero(t, records.Len())
+		require.Equal(t, 30*time.Millisecond, time.Since(began))
+	})
+}
