@@ -166,12 +166,27 @@ func (q *Request) putForgotten(gone []*member) {
 	}
 }
 
+// fewMembers are looked through in less time than it takes to find one by its name.
+const fewMembers = 16
+
 // find returns the member that an answer's partition belongs to, or nil. Brokers
 // answer in the order of the request mostly.
 func (q *Request) find(part *protocol.FetchedPartition) *member {
-	if q.guess < len(q.members) && q.matches(q.members[q.guess], part) {
+	tries := 1
+	if len(q.members) <= fewMembers {
+		tries = len(q.members)
+	}
+	for ; tries > 0; tries-- {
+		if q.guess >= len(q.members) {
+			q.guess = 0
+		}
 		q.guess++
-		return q.members[q.guess-1]
+		if m := q.members[q.guess-1]; q.matches(m, part) {
+			return m
+		}
+	}
+	if len(q.members) <= fewMembers {
+		return nil
 	}
 	topic := part.Topic
 	if q.Version >= topicIDVersion {
