@@ -243,7 +243,7 @@ func metricsOfTheGroupAreTrue(t *testing.T, e *env) {
 	topic, group := e.topic(t, "metrics of the group", 2, nil), e.name("metrics of the group")
 	e.fill(t, topic, 0, 10, 0, 1)
 	w, cfg := e.measured(t)
-	cfg.GroupID, cfg.Topics, cfg.HeartbeatInterval, cfg.SessionTimeout = group, []string{topic}, 200*time.Millisecond, 6*time.Second
+	cfg.GroupID, cfg.Topics, cfg.HeartbeatInterval, cfg.SessionTimeout = group, []string{topic}, 200*time.Millisecond, 30*time.Second
 	c := e.open(t, cfg)
 	consume.Poll(t, c, 20)
 	for range 3 {
@@ -257,7 +257,7 @@ func metricsOfTheGroupAreTrue(t *testing.T, e *env) {
 	second := e.open(t, other)
 	p := pollBoth(t, c, second)
 	p.until(func() bool { return len(c.Assignment()) == 1 && len(second.Assignment()) == 1 })
-	requireGroupCounted(t, c, w, 1, 3)
+	requireGroupCounted(t, c, w, 1, 3, second)
 	consume.Close(t, second)
 	p.consumers = p.consumers[:1]
 	p.until(func() bool { return len(c.Assignment()) == 2 })
@@ -268,10 +268,14 @@ func metricsOfTheGroupAreTrue(t *testing.T, e *env) {
 // requireGroupCounted requires that the requests to the coordinator are counted, and the
 // generations, of which this member has seen all. One may come to an end before it had its
 // assignment.
-func requireGroupCounted(t *testing.T, c *kafka.Consumer, w *wire, assigned, commits int) {
+func requireGroupCounted(t *testing.T, c *kafka.Consumer, w *wire, assigned, commits int, others ...*kafka.Consumer) {
 	t.Helper()
 	beats := w.Asked(keyHeartbeat)
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		for _, member := range append(others, c) { // a rebalance may go on, and needs those who poll
+			_, err := member.Poll(context.Background(), 0)
+			require.NoError(t, err)
+		}
 		m := metricsOf(t, c)
 		for name, seen := range map[string]int{
 			"join-total": w.Asked(keyJoinGroup), "sync-total": w.Asked(keySyncGroup), "heartbeat-total": w.Asked(keyHeartbeat),
