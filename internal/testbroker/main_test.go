@@ -33,10 +33,14 @@ func dial(t testing.TB, c *Cluster, node int32) *client {
 
 func (cl *client) send(req kmsg.Request) {
 	cl.t.Helper()
+	require.NoError(cl.t, cl.write(req))
+}
+
+func (cl *client) write(req kmsg.Request) error {
 	cl.correlation++
 	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID("tester")).AppendRequest(nil, req, cl.correlation)
 	_, err := cl.nc.Write(frame)
-	require.NoError(cl.t, err)
+	return err
 }
 
 // receive reads one answer to req and decodes it.
@@ -59,9 +63,12 @@ func (cl *client) receive(req kmsg.Request) (kmsg.Response, error) {
 	return resp, resp.ReadFrom(body)
 }
 
+// try fails when the node closes the connection, before the request is written or after.
 func (cl *client) try(req kmsg.Request) (kmsg.Response, error) {
 	cl.t.Helper()
-	cl.send(req)
+	if err := cl.write(req); err != nil {
+		return nil, err
+	}
 	return cl.receive(req)
 }
 
