@@ -87,7 +87,7 @@ func TestLongTextsAreReadInTheirTime(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		require.Len(t, entries[0].Value, lines)
-		require.Less(t, time.Since(began), 20*time.Second, "it was minutes")
+		require.Less(t, time.Since(began), time.Minute, "it was minutes")
 	}
 }
 

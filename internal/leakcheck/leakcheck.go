@@ -15,7 +15,7 @@ import (
 const module = "github.com/kafkaconsumer/kafka"
 
 // grace is how long goroutines that were told to end may take.
-const grace = 5 * time.Second
+const grace = 30 * time.Second
 
 // Main runs the tests and exits. Call it from TestMain.
 func Main(m *testing.M) {

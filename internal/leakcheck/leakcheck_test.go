@@ -22,5 +22,5 @@ func TestGoroutinesAreFoundUntilTheyEnd(t *testing.T) {
 	require.Contains(t, left[len(left)-1], "TestGoroutinesAreFoundUntilTheyEnd")
 	close(stop)
 	<-ended
-	require.Eventually(t, func() bool { return len(stacks()) == others+1 }, 5*time.Second, time.Millisecond, "Eventually itself runs one")
+	require.Eventually(t, func() bool { return len(stacks()) == others+1 }, 30*time.Second, time.Millisecond, "Eventually itself runs one")
 }
