@@ -19,8 +19,12 @@ type fetchLoop struct {
 	idle   bool // waits for kick; guarded by fetcher.mu
 	resp   protocol.FetchResponse
 	link   *conn.Link
-	asked  *fetch.Session // whose request is on its way, nil: none is
-	began  time.Time      // when the last request was made
+
+	version   int16 // of Fetch
+	versioned bool  // it is known for the link
+
+	asked *fetch.Session // whose request is on its way, nil: none is
+	began time.Time      // when the last request was made
 
 	back       chan struct{} // tells a loop that was lent to go on by itself
 	alone      bool          // there was no other loop when the last request was sent
@@ -50,7 +54,7 @@ func (f *fetcher) prepare(q *fetch.Request) {
 func (l *fetchLoop) run() {
 	defer l.disconnect()
 	// Meanwhile it becomes known where to begin.
-	if _, err := l.connect(); err != nil {
+	if err := l.connect(); err != nil {
 		l.failed(err)
 	}
 	for l.ask() {
@@ -69,21 +73,20 @@ func (l *fetchLoop) ask() bool {
 		if s == nil {
 			return false
 		}
-		version, err := l.connect()
-		if err != nil {
+		if err := l.connect(); err != nil {
 			l.failed(err)
 			continue
 		}
-		l.send(s, version)
+		l.send(s, time.Now())
 	}
 	return true
 }
 
 // send sends the session's next request if there is something to ask for.
-func (l *fetchLoop) send(s *fetch.Session, version int16) {
+func (l *fetchLoop) send(s *fetch.Session, now time.Time) {
 	l.f.prepare(&s.Request)
-	l.began = time.Now()
-	ok := l.f.acquire().Plan(s, version, l.began)
+	l.began = now
+	ok := l.f.acquire().Plan(s, l.version, now)
 	l.alone = len(l.f.loops) == 1
 	l.f.release()
 	if !ok {
@@ -156,17 +159,19 @@ func sleepUntil(ctx context.Context, kick <-chan struct{}, retry time.Time) {
 	}
 }
 
-// connect returns the Fetch version to use on the loop's connection, which it
-// makes if there is none.
-func (l *fetchLoop) connect() (version int16, err error) {
-	before := l.link
-	if l.link, err = l.f.linkTo(l.broker, conn.Fetch, l.link); err != nil {
-		return 0, err
+// connect makes the loop's connection if there is none, and sees which version of Fetch to
+// use on it.
+func (l *fetchLoop) connect() error {
+	link, err := l.f.linkTo(l.broker, conn.Fetch, l.link)
+	if link != l.link {
+		l.link, l.versioned, l.unlendable = link, false, false
 	}
-	if l.link != before {
-		l.unlendable = false
+	if err != nil || l.versioned {
+		return err
 	}
-	return l.f.pickVersion(l.link)
+	l.version, err = l.f.pickVersion(link)
+	l.versioned = err == nil
+	return err
 }
 
 // linkTo returns link if it is sound, or a new one.
@@ -238,8 +243,8 @@ func (l *fetchLoop) takeIn() {
 		l.lost(s, err)
 		return
 	}
-	l.f.measureAnswer(&s.Request, &l.resp, l.link)
 	now := time.Now()
+	l.f.measureAnswer(&s.Request, &l.resp, l.link, now)
 	atOnce := l.resp.ThrottleMillis == 0 && s.IsEmpty() && now.Sub(l.began) < l.f.cfg.FetchMaxWait/2
 	table := l.f.acquire()
 	sound := table.Apply(s, &l.resp, now)
@@ -300,8 +305,7 @@ func (f *fetcher) stream(link *conn.Link, q *fetch.Request, resp *protocol.Fetch
 }
 
 // measureAnswer notes an answer that was read, before it is applied.
-func (f *fetcher) measureAnswer(q *fetch.Request, resp *protocol.FetchResponse, link *conn.Link) {
-	now := time.Now()
+func (f *fetcher) measureAnswer(q *fetch.Request, resp *protocol.FetchResponse, link *conn.Link, now time.Time) {
 	throttled, _ := throttleOfFetch(q.Version, resp)
 	f.metrics.Answered(link.Took(), throttled, now)
 	f.metrics.Brought(q.Brought(now), now)

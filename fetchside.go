@@ -84,7 +84,7 @@ func (side *sideLoop) exchange() {
 	f := side.l.f
 	err := f.stream(side.link, &side.req, &side.resp)
 	if err == nil {
-		f.measureAnswer(&side.req, &side.resp, side.link)
+		f.measureAnswer(&side.req, &side.resp, side.link, time.Now())
 	}
 	table := f.acquire()
 	defer f.release()

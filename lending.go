@@ -216,17 +216,16 @@ func (l *fetchLoop) goOn() {
 		return
 	}
 	l.takeIn()
-	if s := l.hungryNow(); s != nil {
-		if version, err := l.f.pickVersion(l.link); err == nil {
-			l.send(s, version)
-		}
+	now := time.Now()
+	if s := l.hungry(now); s != nil {
+		l.send(s, now)
 	}
 	l.f.lending.leave(l.f.ctx, l.lendable())
 }
 
-// hungryNow returns the session if there is something to ask for, and nothing to wait for
+// hungry returns the session if there is something to ask for, and nothing to wait for
 // before.
-func (l *fetchLoop) hungryNow() *fetch.Session {
+func (l *fetchLoop) hungry(now time.Time) *fetch.Session {
 	if l.asked != nil || l.link == nil || !l.link.IsReady() || l.isHasty() {
 		return nil
 	}
@@ -236,7 +235,7 @@ func (l *fetchLoop) hungryNow() *fetch.Session {
 	if s == nil {
 		return nil
 	}
-	if hungry, _ := l.f.table.Hungry(s, time.Now()); !hungry || s.WantsReconnect() {
+	if hungry, _ := l.f.table.Hungry(s, now); !hungry || s.WantsReconnect() {
 		return nil
 	}
 	return s

@@ -34,10 +34,9 @@ func (w awaited) String() string {
 	return w.what + " " + protocol.APIName(w.key)
 }
 
-// arm closes the link when it has waited for d, unless it is armed anew before. It
-// returns the failure of a link that is closed already.
-func (l *Link) arm(d time.Duration, why awaited) error {
-	now := time.Now()
+// arm closes the link when it has waited for d from now on, unless it is armed anew
+// before. It returns the failure of a link that is closed already.
+func (l *Link) arm(now time.Time, d time.Duration, why awaited) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -59,13 +58,13 @@ func (l *Link) disarm() {
 	l.alarm.timer.Stop()
 }
 
-// armIdle starts the time after which an unused link is closed.
-func (l *Link) armIdle() {
+// armIdle starts the time after which a link is closed that is unused from now on.
+func (l *Link) armIdle(now time.Time) {
 	if l.cfg.MaxIdle <= 0 {
 		l.disarm()
 		return
 	}
-	_ = l.arm(l.cfg.MaxIdle, awaited{}) // a closed link needs no alarm
+	_ = l.arm(now, l.cfg.MaxIdle, awaited{}) // a closed link needs no alarm
 }
 
 func (l *Link) onTimer() {
@@ -114,7 +113,7 @@ func (l *Link) within(ctx context.Context, timeout time.Duration, what awaited, 
 	if ctx.Err() != nil {
 		return l.newError(OpTimeout, ctxError(ctx))
 	}
-	if err := l.arm(timeout, what); err != nil {
+	if err := l.arm(time.Now(), timeout, what); err != nil {
 		return err
 	}
 	if ctx.Done() != nil && ctx != l.bound {
@@ -122,6 +121,6 @@ func (l *Link) within(ctx context.Context, timeout time.Duration, what awaited, 
 		defer stop()
 	}
 	err := exchange()
-	l.armIdle()
+	l.armIdle(time.Now())
 	return err
 }

@@ -183,7 +183,7 @@ func (l *Link) Stream(ctx context.Context, key, version int16, flexible bool, bo
 	}
 	frame := l.encodeStreamed(key, version, flexible, body)
 	err := l.within(ctx, timeout, awaited{"answer to", key}, func() error {
-		if err := l.sendStreamed(frame); err != nil {
+		if err := l.sendStreamed(frame, time.Now()); err != nil {
 			return err
 		}
 		return l.receiveStreamed(read)
@@ -202,10 +202,11 @@ func (l *Link) Send(key, version int16, flexible bool, body func(dst []byte) []b
 		return err
 	}
 	frame := l.encodeStreamed(key, version, flexible, body)
-	if err := l.arm(l.cfg.RequestTimeout, awaited{"answer to", key}); err != nil {
+	now := time.Now()
+	if err := l.arm(now, l.cfg.RequestTimeout, awaited{"answer to", key}); err != nil {
 		return err
 	}
-	return l.sendStreamed(frame)
+	return l.sendStreamed(frame, now)
 }
 
 // Await waits until something of the answer to what was sent comes, or there is an error for
@@ -223,7 +224,7 @@ func (l *Link) AwaitUntil(t time.Time) error { return l.conn.SetReadDeadline(t) 
 // Receive calls read as Stream does.
 func (l *Link) Receive(read func(r *protocol.Reader) error) error {
 	err := l.receiveStreamed(read)
-	l.armIdle()
+	l.armIdle(l.began.Add(l.took))
 	if err == nil {
 		l.noteAnswer()
 	}
@@ -237,8 +238,8 @@ func (l *Link) encodeStreamed(key, version int16, flexible bool, body func(dst [
 	return l.frame
 }
 
-func (l *Link) sendStreamed(frame []byte) error {
-	l.began = time.Now()
+func (l *Link) sendStreamed(frame []byte, now time.Time) error {
+	l.began = now
 	if _, err := l.conn.Write(frame); err != nil {
 		return l.fail(OpWrite, err)
 	}
@@ -289,8 +290,9 @@ func throttleOf(resp kmsg.Response) (told time.Duration, wait, ok bool) {
 
 // IsReady tells whether Send would have to wait for nothing before it sends.
 func (l *Link) IsReady() bool {
-	now := time.Now()
-	return l.Err() == nil && !now.Before(l.throttled) && (l.renewAt.IsZero() || now.Before(l.renewAt))
+	throttled := !l.throttled.IsZero() && time.Now().Before(l.throttled)
+	renews := !l.renewAt.IsZero() && !time.Now().Before(l.renewAt)
+	return !throttled && !renews && l.Err() == nil
 }
 
 // ready waits out a throttle and renews an authentication about to end.
@@ -298,8 +300,8 @@ func (l *Link) ready(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	if d := time.Until(l.throttled); d > 0 {
-		timer := time.NewTimer(d)
+	if !l.throttled.IsZero() && time.Now().Before(l.throttled) {
+		timer := time.NewTimer(time.Until(l.throttled))
 		defer timer.Stop()
 		select {
 		case <-timer.C:
