@@ -222,14 +222,22 @@ func (f batchFault) hint() string {
 }
 
 // A BatchTooLargeError says that a batch is larger than Config.MaxBatchBytes
-// when decompressed, or larger than Config.ReceiveMessageMaxBytes on the wire.
+// when decompressed, or larger than Config.ReceiveMessageMaxBytes on the wire. With
+// APIVersion below 0.10.1, brokers from 3.0 on send nothing of such a batch, nor of
+// offsets that compaction took from the end of a log: these are told as one, and the
+// position stays there until a Seek, so that nothing is passed over that is there.
 type BatchTooLargeError struct {
 	batchFault
 	Limit int64 // bytes
 	Err   error
+
+	unseen bool // nothing of it came
 }
 
 func (e *BatchTooLargeError) Error() string {
+	if e.unseen {
+		return fmt.Sprintf("kafka: batch at offset %d seems to be larger than %d bytes: %v", e.BatchOffset, e.Limit, e.Err)
+	}
 	return fmt.Sprintf("kafka: batch at offset %d is larger than %d bytes: %v%s", e.BatchOffset, e.Limit, e.Err, e.hint())
 }
 

@@ -33,7 +33,7 @@ func publicFault(f fetch.Fault, cfg *Config) error {
 		return &LogTruncationError{Topic: f.TP.Topic, Partition: f.TP.Partition, Offset: e.Offset, DivergentFrom: divergent, DivergentKnown: e.Known}
 	}
 	if e, ok := errors.AsType[*fetch.SizeError](f.Err); ok {
-		return &BatchTooLargeError{batchFault: batchFault{BatchOffset: e.Offset}, Limit: int64(e.Limit), Err: e}
+		return &BatchTooLargeError{batchFault: batchFault{BatchOffset: e.Offset}, Limit: int64(e.Limit), Err: e, unseen: e.Size == 0}
 	}
 	if e, ok := errors.AsType[*fetch.AnswerError](f.Err); ok {
 		return &BrokerError{Broker: e.Broker, API: "Fetch", Code: e.Code}

@@ -84,6 +84,7 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, m *metrics.F
 			ReadCommitted:          cfg.IsolationLevel == ReadCommitted,
 			SkipCRC:                cfg.SkipCRCCheck,
 			NoSessions:             cfg.DisableFetchSessions,
+			OldByChoice:            cfg.APIVersion != "",
 			ReplicaLease:           cfg.MetadataMaxAge,
 			Patience:               stallPatience(cfg),
 			Policy:                 func() fetch.Policy { return cfg.AutoOffsetReset.timestamp(time.Now()) },

@@ -24,11 +24,16 @@ func (e *AnswerError) Unwrap() error { return e.Code }
 // A SizeError says that a batch is larger than an answer may be.
 type SizeError struct {
 	Offset int64
-	Size   int
+	Size   int // 0: nothing came of it
 	Limit  int32
+	End    int64 // of what nothing came of
 }
 
 func (e *SizeError) Error() string {
+	if e.Size == 0 {
+		return fmt.Sprintf("nothing came of the offsets up to %d, and an old Fetch does not tell whether compaction took them; "+
+			"with APIVersion 0.10.1 or newer, or without it, brokers that are newer tell", e.End-1)
+	}
 	return fmt.Sprintf("batch of %d bytes, an answer may have %d by ReceiveMessageMaxBytes", e.Size, e.Limit)
 }
 
@@ -204,7 +209,8 @@ func (t *Table) refuseBatch(p *Partition, size int) {
 
 // enlarge asks for more of a partition that answered with nothing. Where brokers up to
 // 2.8 cut a batch for a Fetch before v3, those of 3.x leave it out. One that is larger
-// than any answer cannot be told there from offsets that compaction took away.
+// than any answer cannot be told there from offsets that compaction took away: see
+// VacancyAnswered.
 func (t *Table) enlarge(p *Partition) {
 	const factor = 8 // each time costs a fetch that brings nothing
 	most := t.largestBatch()

@@ -56,8 +56,10 @@ func (t *Table) watchVacant(s *Session) {
 			continue
 		}
 		still = append(still, m)
-		told := m.answer.got || s.id != 0 // a session leaves out what has nothing new
-		switch asked := told && m.refetched == p.refetched && m.wire.FetchOffset == p.fetchOffset; {
+		if !m.answer.got && s.id == 0 { // a session leaves out what has nothing new
+			continue // it was not asked for: the answer says nothing of it
+		}
+		switch asked := m.refetched == p.refetched && m.wire.FetchOffset == p.fetchOffset; {
 		case !t.quiet || !asked || p.undecoded() || p.follower >= 0 || t.mayNotFit(p, s.Version):
 			m.vacant = vacancy{}
 		case m.vacant.from == v.from && m.vacant.refetched == v.refetched && m.vacant.end > v.from:
@@ -82,6 +84,10 @@ func (t *Table) WantVacancies(now time.Time) (lookups []Lookup, retry time.Time)
 
 // VacancyAnswered moves on over offsets that hold nothing if the leader's own log, from
 // localStart on, includes them. A negative localStart means that it is not known.
+//
+// They may hold a batch that no answer has room for where a newer broker answers a Fetch
+// before v3, for which brokers from 3.0 on leave out what they must convert and cannot
+// send whole. That is told, since passing over it would lose records.
 func (t *Table) VacancyAnswered(l Lookup, localStart int64) {
 	p := t.current(l)
 	if p == nil {
@@ -93,6 +99,10 @@ func (t *Table) VacancyAnswered(l Lookup, localStart int64) {
 	now := t.vacancyOf(p)
 	same := now.refetched == v.refetched && now.from == v.from && now.end >= v.end && !p.undecoded()
 	if !same || localStart < 0 || localStart > v.from {
+		return
+	}
+	if t.limits.OldByChoice && p.home != nil && p.home.Version < cappedVersion {
+		t.fault(p, &SizeError{Offset: v.from, Limit: t.largestBatch(), End: v.end})
 		return
 	}
 	p.fetchOffset = v.end

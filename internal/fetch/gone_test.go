@@ -56,6 +56,25 @@ func TestPartitionThatWasNotAskedForIsNotPassedOver(t *testing.T) {
 	require.EqualValues(t, 0, r.position(0))
 }
 
+// What answers tell of others in between says nothing of it either.
+func TestOffsetsAreGoneThoughOthersAreAskedForInBetween(t *testing.T) {
+	r := newRig(t, func(l *Limits) { l.FetchMaxBytes, l.MaxFrameBytes = l.MaxPartitionFetchBytes, l.MaxPartitionFetchBytes+frameMargin })
+	r.assign(2)
+	for i := range 8 {
+		s := r.plan(1, 2)
+		for partition := range asked(&s.Request) {
+			a := ans{partition: partition, hw: 30}
+			if partition == 1 {
+				a = ans{partition: 1, hw: int64(i + 1), records: v2(int64(i), 1)}
+			}
+			r.answer(s, a)
+		}
+		r.pass()
+		r.drain()
+	}
+	require.EqualValues(t, 30, r.position(0))
+}
+
 // A broker whose session has gone wrong gives nothing although there is something.
 func TestRecordsThatASessionHidesAreNotPassedOver(t *testing.T) {
 	r := newRig(t)

@@ -19,6 +19,7 @@ type Limits struct {
 	ReadCommitted          bool
 	SkipCRC                bool
 	NoSessions             bool
+	OldByChoice            bool          // a broker that is asked in an old version may be newer
 	Policy                 func() Policy // where to start without a valid position
 	ReplicaLease           time.Duration // how long to fetch from a follower before the leader is asked again
 	Patience               time.Duration // how long nothing may come of a log that goes on; see LookForStalls

@@ -185,9 +185,6 @@ func aRecordLargerThanAFetch(t *testing.T, e *env) {
 // B32
 func aRecordLargerThanAnAnswerMayBe(t *testing.T, e *env) {
 	setting, _ := e.cuttingSetting()
-	if e.has("3.0") { // with an old Fetch these do not tell that there is such a record
-		setting = ""
-	}
 	topic, sent := e.withOneLarge(t)
 	tps := partitions(topic, 2)
 	const limit = 4 << 20
