@@ -29,7 +29,8 @@ const (
 	// now, or a topic does not exist.
 	HealthWaiting HealthState = "waiting"
 	// HealthDegraded: it works in part. The group's coordinator or all brokers cannot be
-	// reached, a topic may not be read, or some partitions are at fault.
+	// reached, a topic may not be read, some partitions are at fault, or their leader has
+	// not let them be fetched for RequestTimeout.
 	HealthDegraded HealthState = "degraded"
 	// HealthStalled: records are known and do not come; see EventPartitionStalled.
 	HealthStalled HealthState = "stalled"
@@ -56,7 +57,8 @@ type Health struct {
 
 // PartitionHealth is how one partition is doing.
 type PartitionHealth struct {
-	// State is one of HealthOK, HealthWaiting, HealthStalled and HealthFailed.
+	// State is one of HealthOK, HealthWaiting, HealthDegraded, HealthStalled and
+	// HealthFailed.
 	State    HealthState
 	Reason   string
 	Since    time.Time // as in Health
@@ -238,7 +240,9 @@ func (v *vitals) findDegraded() finding {
 	f, n := v.worst(HealthFailed)
 	if n > 0 {
 		f.state, f.since, f.exact = HealthDegraded, time.Time{}, false
+		return f
 	}
+	f, _ = v.worst(HealthDegraded)
 	return f
 }
 
@@ -325,7 +329,7 @@ func (v *vitals) worst(state HealthState) (sum finding, n int) {
 }
 
 // partitionFinding makes a finding of what the fetcher says.
-func partitionFinding(s *fetch.Standing, cfg *Config) finding {
+func partitionFinding(s *fetch.Standing, cfg *Config, now time.Time) finding {
 	because := func(what string) string { return standingReason(what, s.TP, s.Err, cfg) }
 	switch s.Kind {
 	case fetch.StandingFault:
@@ -337,6 +341,9 @@ func partitionFinding(s *fetch.Standing, cfg *Config) finding {
 	case fetch.StandingLate:
 		if s.Err == nil {
 			return finding{state: HealthWaiting, reason: "no leader of it is known"}
+		}
+		if now.Sub(s.Since) >= cfg.RequestTimeout {
+			return finding{HealthDegraded, because("it cannot be fetched"), s.Since, true}
 		}
 		return finding{state: HealthWaiting, reason: because("it cannot be fetched")}
 	case fetch.StandingHeld:

@@ -199,6 +199,45 @@ func TestBlackHoledLeaderIsAStallUntilItAnswers(t *testing.T) {
 	}, testbroker.WithNodes(2))
 }
 
+// Nothing is known to be there when a leader falls silent after all was read, so that is
+// no stall; but whatever comes now is not read.
+func TestLeaderThatFallsSilentAfterAllWasReadDegradesItsPartitions(t *testing.T) {
+	for name, fail := range map[string]func(b *testbroker.Cluster) (heal func()){
+		"it does not answer": func(b *testbroker.Cluster) func() { return b.On(keyFetch).Node(2).Drop().Remove },
+		"it is gone":         func(b *testbroker.Cluster) func() { b.StopNode(2); return func() { b.StartNode(2) } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, b *testbroker.Cluster) {
+				b.SetLeader("t", 0, 1)
+				b.SetLeader("t", 1, 2)
+				produce(b, "t", 1, 1)
+				c := reader(t, fast(b), tp0, tpAt(1))
+				pollN(t, c, 1)
+				_, err := c.Poll(t.Context(), time.Second)
+				require.NoError(t, err)
+				heal := fail(b)
+				silent := time.Now()
+				for time.Since(silent) < 4*time.Second { // RequestTimeout is 3 s
+					_, err = c.Poll(t.Context(), 100*time.Millisecond)
+					require.NoError(t, err)
+				}
+				h := requireHealth(t, c, HealthDegraded, "1 of 2 partitions: t-1: it cannot be fetched: ")
+				require.Equal(t, HealthOK, h.Partitions[tp0].State)
+				p := h.Partitions[tpAt(1)]
+				require.Equal(t, HealthDegraded, p.State)
+				require.Contains(t, p.Reason, "broker 2 at node2.test:9092")
+				require.WithinDuration(t, silent, p.Since, 200*time.Millisecond)
+				require.Equal(t, p.Since, h.Since)
+
+				heal()
+				_, err = c.Poll(t.Context(), 5*time.Second)
+				require.NoError(t, err)
+				requireHealth(t, c, HealthOK, "")
+			}, testbroker.WithNodes(2))
+		})
+	}
+}
+
 func TestSlowApplicationIsNoStall(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *testbroker.Cluster) {
 		produce(b, "t", 0, 1000)
@@ -357,7 +396,7 @@ func TestAllBrokersGoneDegradesHealth(t *testing.T) {
 		_, err = c.Poll(t.Context(), 5*time.Second)
 		require.NoError(t, err)
 		h := requireHealth(t, c, HealthDegraded, "metadata cannot be refreshed: ")
-		require.Equal(t, HealthWaiting, h.Partitions[tp0].State)
+		require.Equal(t, HealthDegraded, h.Partitions[tp0].State)
 		require.Contains(t, h.Partitions[tp0].Reason, "it cannot be fetched: ")
 		b.StartNode(1)
 		_, err = c.Poll(t.Context(), 5*time.Second)

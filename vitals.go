@@ -25,7 +25,7 @@ func (c *Consumer) vitals(now time.Time) *vitals {
 	}
 	for _, s := range c.fetcher.standings() {
 		v.partitions = append(v.partitions, partitionVitals{
-			finding: partitionFinding(&s, &c.cfg), tp: s.TP, position: s.Position, lag: s.Lag, came: s.Came,
+			finding: partitionFinding(&s, &c.cfg, now), tp: s.TP, position: s.Position, lag: s.Lag, came: s.Came,
 		})
 	}
 	c.mu.Lock()

@@ -40,7 +40,7 @@ func (e *SizeError) Error() string {
 // Apply takes over what ReadAnswer read of the session's answer. It returns false
 // when the answer says that the session has to be made anew.
 func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) bool {
-	s.busy = false
+	s.busy, s.unheard = false, false
 	t.endpoints = resp.NodeEndpoints
 	sound := s.answeredSession(resp.ErrorCode, resp.SessionID)
 	if sound && s.id != 0 {
@@ -354,10 +354,14 @@ func (t *Table) applyError(p *Partition, code protocol.ErrorCode, now time.Time)
 }
 
 func (t *Table) retryLater(p *Partition, err error, now time.Time) {
-	t.retryAt(p, err, now.Add(t.limits.Backoff(p.failures)))
+	t.retryAt(p, err, now.Add(t.limits.Backoff(p.failures)), now)
 }
 
-func (t *Table) retryAt(p *Partition, err error, due time.Time) {
+// retryAt notes why p does not go on, which began at since unless it has failed before.
+func (t *Table) retryAt(p *Partition, err error, due, since time.Time) {
+	if p.failures == 0 {
+		p.failingSince = since
+	}
 	p.retryAt = due
 	p.failures++
 	p.lastErr = err

@@ -58,7 +58,9 @@ func TestPartitionThatWasNotAskedForIsNotPassedOver(t *testing.T) {
 
 // What answers tell of others in between says nothing of it either.
 func TestOffsetsAreGoneThoughOthersAreAskedForInBetween(t *testing.T) {
-	r := newRig(t, func(l *Limits) { l.FetchMaxBytes, l.MaxFrameBytes = l.MaxPartitionFetchBytes, l.MaxPartitionFetchBytes+frameMargin })
+	r := newRig(t, func(l *Limits) {
+		l.FetchMaxBytes, l.MaxFrameBytes = l.MaxPartitionFetchBytes, l.MaxPartitionFetchBytes+frameMargin
+	})
 	r.assign(2)
 	for i := range 8 {
 		s := r.plan(1, 2)

@@ -103,6 +103,10 @@ func (t *Table) BrokerFailed(broker int32, err error, final bool, now time.Time)
 		}
 	}
 	until := now.Add(t.limits.Backoff(failures)) // the same for all: one request asks for them
+	since := now
+	if s := t.sessions[broker]; s != nil && s.unheard {
+		since = s.asked
+	}
 	for _, p := range t.parts {
 		if p.source != broker || !p.wanted() {
 			continue
@@ -111,7 +115,7 @@ func (t *Table) BrokerFailed(broker int32, err error, final bool, now time.Time)
 			t.avoidFollower(p, now)
 			continue
 		}
-		t.retryAt(p, err, until)
+		t.retryAt(p, err, until, since)
 		if final {
 			t.report(Report{TP: p.tp, Kind: ReportError, Err: err})
 			final = false

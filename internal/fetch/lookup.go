@@ -88,10 +88,7 @@ func (t *Table) LookupsFailed(failed []FailedLookup, now time.Time) {
 		}
 		p.lookingUp = false
 		t.unlocated = true
-		if p.failures == 0 {
-			p.failingSince = now
-		}
-		t.retryAt(p, l.Err, until)
+		t.retryAt(p, l.Err, until, now)
 		t.tellFailing(p, now)
 	}
 }

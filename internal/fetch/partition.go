@@ -53,7 +53,7 @@ type Partition struct {
 	retryAt   time.Time
 	failures  int
 
-	failingSince time.Time // of the first look-up of those that failed in a row
+	failingSince time.Time // when the failures in a row began
 	resets       int       // in a row, with nothing read between
 	lastErr      error     // why the current stage is not over
 	position     int64

@@ -27,6 +27,7 @@ type Session struct {
 	epoch   int32 // of the next request; 0 makes a new session
 	busy    bool  // a request is under way
 	asked   time.Time
+	unheard bool      // the last request was not answered, or not yet
 	toldAt  time.Time // last answer: what it did not say of members has not changed; zero without a fetch session
 
 	throttled time.Time // until when the broker wants to be left alone
@@ -194,7 +195,7 @@ func (t *Table) Plan(s *Session, version int16, now time.Time) bool {
 	s.room, s.longest = limit, t.limits.MaxFrameBytes
 	t.reserved += limit
 	t.version = version
-	s.busy, s.asked = true, now
+	s.busy, s.unheard, s.asked = true, true, now
 	s.guess, s.answered = 0, s.answered[:0]
 	return true
 }

@@ -198,7 +198,7 @@ type Standing struct {
 	Kind     StandingKind
 	Err      error     // why, where there is a reason; see StandingFault, StandingLate, StandingStalled
 	Reason   string    // of StandingStalled
-	Since    time.Time // of StandingStalled
+	Since    time.Time // of StandingStalled, and of StandingLate where there is an Err
 	Position int64     // -1: none yet
 	Lag      int64     // -1: unknown
 	Came     time.Time // when bytes of it came last; zero: never
@@ -226,6 +226,9 @@ func (t *Table) Standings() []Standing {
 		s := Standing{TP: tp, Kind: t.standing(p), Err: p.lastErr, Position: p.position, Lag: -1, Came: p.came}
 		if lag, known := t.Lag(p); known {
 			s.Lag = lag
+		}
+		if s.Kind == StandingLate {
+			s.Since = p.failingSince
 		}
 		if s.Kind == StandingFault {
 			s.Err = p.tail.err
