@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,7 @@ type logWriter struct {
 	rng       *rand.Rand
 	partition int32
 	committed bool // aborted transactions are not visible
+	large     bool // so that answers fill buffers of the pool
 	open      map[int64]*openTxn
 	unstable  []modelRecord
 }
@@ -81,9 +83,15 @@ type openTxn struct {
 	records []modelRecord
 }
 
-func writeLog(rng *rand.Rand, partition int32, committed, old bool) *modelLog {
-	w := logWriter{modelLog: &modelLog{leader: 1}, rng: rng, partition: partition, committed: committed, open: map[int64]*openTxn{}}
-	for range 3 + rng.IntN(40) {
+func writeLog(rng *rand.Rand, partition int32, committed, old, large bool) *modelLog {
+	w := logWriter{
+		modelLog: &modelLog{leader: 1}, rng: rng, partition: partition, committed: committed, large: large, open: map[int64]*openTxn{},
+	}
+	n := 3 + rng.IntN(40)
+	if w.large {
+		n += 40
+	}
+	for range n {
 		switch kind := rng.IntN(14); {
 		case old || kind < 2:
 			w.oldSet(int8(rng.IntN(2)))
@@ -112,8 +120,8 @@ func (w *logWriter) add(last int64, magic int8, bytes []byte) {
 
 func (w *logWriter) record(offset int64) (modelRecord, []byte) {
 	r := modelRecord{offset, fmt.Sprintf("%d/%d", w.partition, offset)}
-	if w.rng.IntN(30) == 0 {
-		r.value += string(make([]byte, w.rng.IntN(3000)))
+	if w.rng.IntN(30) == 0 || w.large {
+		r.value += strings.Repeat("#", w.rng.IntN(3000))
 	}
 	return r, []byte(r.value)
 }
@@ -293,17 +301,21 @@ func newModel(t *testing.T, seed uint64) *model {
 	m.alone = os.Getenv("MODEL_SEED") != ""
 	m.version = []int16{0, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 16}[rng.IntN(13)]
 	committed := m.version >= 4 && rng.IntN(2) == 0
+	large := rng.IntN(10) == 0
 	m.rig = newRig(t, func(l *Limits) {
 		l.ReadCommitted, l.NoSessions = committed, rng.IntN(5) == 0
 		l.MaxBufferedBytes = []int64{64 * mib, 64 * mib, 20_000, 3000}[rng.IntN(4)]
 		l.MaxPartitionFetchBytes = []int32{mib, 4000, 300}[rng.IntN(3)]
 		l.FetchMaxBytes = []int32{50 * mib, 5000, 200}[rng.IntN(3)]
+		if large {
+			l.MaxBufferedBytes, l.MaxPartitionFetchBytes, l.FetchMaxBytes = 64*mib, mib, 50*mib
+		}
 	})
 	n := int32(1 + rng.IntN(3))
 	old := m.version < 4 && rng.IntN(2) == 0
 	var tps []protocol.TopicPartition
 	for p := range n {
-		m.logs = append(m.logs, writeLog(rng, p, committed, old))
+		m.logs = append(m.logs, writeLog(rng, p, committed, old, large))
 		m.apps = append(m.apps, modelApp{})
 		tps = append(tps, tpOf(p))
 	}
@@ -358,6 +370,9 @@ func (m *model) step() {
 		m.now = m.now.Add(time.Duration(m.rng.IntN(200)) * time.Millisecond)
 	case 22, 23:
 		l.grow(m.rng.Int64N(30))
+		if m.rng.IntN(5) == 0 {
+			l.grow(m.rng.Int64N(l.end + 1))
+		}
 	case 24:
 		if m.rng.IntN(3) == 0 {
 			m.seekTo(p, m.rng.Int64N(l.hw+1))
@@ -539,7 +554,7 @@ func (m *model) release() {
 		m.kept = slices.Delete(m.kept, i, i+1)
 		for i, want := range k.want {
 			if got := string(k.cut.Seg.Value(k.cut.From + i)); got != want.value {
-				m.fail("%q was kept and became %q", want.value, got)
+				m.fail("%.40q was kept and became %.40q", want.value, got)
 			}
 		}
 		if k.cut.lease != nil && m.rng.IntN(2) == 0 {
@@ -614,6 +629,9 @@ func (m *model) finish() {
 	}
 	if m.table.Buffered() != 0 {
 		m.fail("%d bytes are buffered when all was read", m.table.Buffered())
+	}
+	for len(m.kept) > 0 {
+		m.release()
 	}
 }
 
