@@ -20,7 +20,8 @@ import (
 // since there is more to do than that, or when nobody borrowed it for long. Only one loop
 // can be waited on, so nothing is lent where there are more.
 type lending struct {
-	wanted atomic.Bool // a reader waits for records and had nothing to borrow
+	most   time.Duration // how long a loop stays lent while nobody has borrowed it
+	wanted atomic.Bool   // a reader waits for records and had nothing to borrow
 
 	mu       sync.Mutex
 	loop     *fetchLoop // that is lent, nil for none
@@ -34,8 +35,10 @@ type lending struct {
 	stop  func() bool     // ends that
 }
 
-// lentFor is how long a loop stays lent, at least, while nobody has borrowed it.
-const lentFor = 50 * time.Millisecond
+// lentFor is how long a loop stays lent, at most, while nobody has borrowed it. One answer
+// waits in the connection meanwhile. A shorter time would cost a consumer without records
+// more than it does besides, since the timer is started by each Poll that ends.
+const lentFor = 2 * time.Second
 
 // offer lends a loop if somebody waits for records, who is to be told.
 func (g *lending) offer(l *fetchLoop) bool {
@@ -56,9 +59,9 @@ func (g *lending) tick() {
 	case g.ticking:
 		return
 	case g.timer == nil:
-		g.timer = time.AfterFunc(lentFor, g.ticked)
+		g.timer = time.AfterFunc(g.most, g.ticked)
 	default:
-		g.timer.Reset(lentFor)
+		g.timer.Reset(g.most)
 	}
 	g.ticking = true
 }

@@ -104,7 +104,7 @@ func TestRecordsAreFetchedWhileNobodyPolls(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 		c := trickling(t, b, fast(b))
 		produce(b, "t", 0, 1)
-		time.Sleep(2 * lentFor)
+		time.Sleep(lentFor)
 		synctest.Wait()
 		require.Nil(t, lentLoop(c))
 		produce(b, "t", 0, 1)
