@@ -18,6 +18,8 @@
 //
 // A test that harms its cluster starts one of its own with broker.Start, in a
 // subtest named after the release: "make test" counts tests by these names.
+// Tests that share such a cluster guard it by Cluster.Guard and begin with
+// Cluster.AwaitWhole, so that none finds what another left.
 package e2e
 
 import (

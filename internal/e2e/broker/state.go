@@ -55,69 +55,74 @@ func (c *Cluster) AwaitWhole(t testing.TB) {
 }
 
 func (c *Cluster) awaitWhole() error {
-	known := int64(-1) // committed when all were first of one mind about the controller
+	known := int64(-1)
 	var err error
 	for end := time.Now().Add(startTimeout); time.Now().Before(end) && c.lost == nil; time.Sleep(100 * time.Millisecond) {
-		if known < 0 {
-			known, err = c.committed()
-		}
-		if known >= 0 {
-			if err = errors.Join(c.controllersKnow(known), c.inSync()); err == nil {
-				return nil
-			}
+		if known, err = c.whole(known); err == nil {
+			return nil
 		}
 	}
 	c.lost = cmp.Or(c.lost, fmt.Errorf("after %s: %w", startTimeout, err))
 	return c.lost
 }
 
-// committed tells how far the log of the controllers is committed.
-func (c *Cluster) committed() (int64, error) {
+// whole tells whether the cluster is whole, and what of the controllers' log all of them
+// must have for that: what is committed when they first are of one mind; -1 before.
+func (c *Cluster) whole(known int64) (int64, error) {
 	quorums, err := askAll(c, askQuorum)
 	if err != nil {
-		return -1, err
+		return known, err
 	}
-	for _, q := range quorums {
-		if q.leader != quorums[0].leader || q.epoch != quorums[0].epoch {
-			return -1, fmt.Errorf("nodes are not of one mind about the controller: %v, %v", quorums[0], q)
-		}
+	if err := agreed(quorums); err != nil {
+		return known, err
 	}
-	return quorums[0].committed, nil
+	if known < 0 {
+		known = quorums[0].committed
+	}
+	if err := caughtUp(quorums[0], known); err != nil {
+		return known, err
+	}
+	views, err := askAll(c, askView)
+	if err != nil {
+		return known, err
+	}
+	return known, inSync(views)
 }
 
-// controllersKnow tells whether all controllers have the log up to an offset.
-func (c *Cluster) controllersKnow(offset int64) error {
-	quorums, err := askAll(c, askQuorum)
-	if err != nil {
-		return err
-	}
-	for _, q := range quorums {
-		for node, end := range q.ends {
-			if end < offset {
-				return fmt.Errorf("controller %d has %d of %d", node, end, offset)
-			}
+// agreed tells whether all nodes name the same controller.
+func agreed(quorums []quorum) error {
+	for i, q := range quorums {
+		if q.leader != quorums[0].leader || q.epoch != quorums[0].epoch {
+			return fmt.Errorf("node 1 says: %v; node %d: %v", quorums[0], i+1, q)
 		}
 	}
 	return nil
 }
 
-// inSync tells whether all nodes say that all brokers are there, and all replicas in sync.
-func (c *Cluster) inSync() error {
-	views, err := askAll(c, askView)
-	if err != nil {
-		return err
+// caughtUp tells whether all controllers have the log up to an offset.
+func caughtUp(q quorum, offset int64) error {
+	for node, end := range q.ends {
+		if end < offset {
+			return fmt.Errorf("controller %d is at %d of %d", node, end, offset)
+		}
 	}
+	return nil
+}
+
+// inSync tells whether all nodes say that all brokers are there and all replicas in
+// sync, and are of one mind about all else.
+func inSync(views []view) error {
 	for i, v := range views {
-		if len(v.brokers) < len(c.nodes) {
-			return fmt.Errorf("%s knows of the brokers %v alone", c.nodes[i].name, v.brokers)
+		if len(v.brokers) < len(views) {
+			return fmt.Errorf("node %d knows of the brokers %v alone", i+1, v.brokers)
 		}
 		for _, p := range v.partitions {
 			if p.leader < 0 || len(p.isr) < len(p.replicas) {
-				return fmt.Errorf("%s says of %s %v", c.nodes[i].name, p.topic, p)
+				return fmt.Errorf("node %d says of %s %v", i+1, p.topic, p)
 			}
 		}
 		if v.String() != views[0].String() {
-			return fmt.Errorf("%s and %s are not of one mind:\n%v%v", c.nodes[0].name, c.nodes[i].name, views[0], v)
+			return fmt.Errorf("node 1 says:\n%vnode %d says:\n%v", views[0], i+1, v)
 		}
 	}
 	return nil
