@@ -41,7 +41,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 				t.Parallel()
 				topic, group := target.Topic(t, 1), target.Unique(t)
 				p := proxy.Start(t, target.Bootstrap[0])
-				cfg := caseConfig()
+				cfg := faultConfig()
 				cfg.Dialer, cfg.GroupID, cfg.Topics = p.Dial, group, []string{topic}
 				cfg.SessionTimeout = 20 * time.Second // no rebalance meanwhile
 				c := newConsumer(t, target, cfg)
@@ -92,7 +92,7 @@ func TestPollKeepsToItsTimeoutWhileTheBrokerIsAway(t *testing.T) {
 					topic := target.Topic(t, 1)
 					tp := kafka.TopicPartition{Topic: topic}
 					p := proxy.Start(t, target.Bootstrap[0])
-					cfg := caseConfig()
+					cfg := faultConfig()
 					cfg.Dialer = p.Dial
 					if group {
 						cfg.GroupID, cfg.Topics = target.Unique(t), []string{topic}
@@ -129,7 +129,7 @@ func TestStallIsToldOfUntilTheBrokerIsBack(t *testing.T) {
 		}
 		p := proxy.Start(t, target.Bootstrap[0])
 		events := make(chan kafka.Event, 100)
-		cfg := caseConfig()
+		cfg := faultConfig()
 		cfg.Dialer, cfg.OnEvent = p.Dial, func(e kafka.Event) { events <- e }
 		cfg.RequestTimeout, cfg.MaxPartitionFetchBytes, cfg.MaxBufferedBytes = time.Second, 100, 1000
 		next := func() kafka.Event {

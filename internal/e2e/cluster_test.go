@@ -44,7 +44,8 @@ func startFaulty(t *testing.T, release string) *faulty {
 		addrs = append(addrs, p.Addr())
 	}
 	f.brokers = broker.Start(t, release, broker.Nodes(faultyNodes), broker.ClientListener(addrs...),
-		broker.Property("auto.leader.rebalance.enable", "false")) // leaders move when a test says so
+		broker.Property("broker.session.timeout.ms", "3000"),     // others take over soon
+		broker.Property("auto.leader.rebalance.enable", "false")) // and keep what they took
 	for i, p := range f.proxies {
 		p.SetUpstream(f.brokers.ClientAddr(int32(i + 1)))
 	}
@@ -135,7 +136,7 @@ func testSessions(t *testing.T, f *faulty) {
 	topic, group := f.topicOn(t, nil, []int32{1, 2, 3}, []int32{2, 3, 1}, []int32{3, 1, 2}, []int32{1, 2, 3}), f.Unique(t)
 	waitFor(t, "the followers' sessions", func() bool { was := sessions(); return was == sessions() && was != [faultyNodes]int{} })
 	before := sessions()
-	c := f.assign(t, caseConfig(), topic, group, 4)
+	c := f.assign(t, faultConfig(), topic, group, 4)
 	l, r := startLoad(t, f.Java, topic, 4), startReader(t, c)
 	flows(t, "at first", l, r, soon)
 	tp := kafka.TopicPartition{Topic: topic, Partition: 3}
@@ -157,7 +158,7 @@ func testSessions(t *testing.T, f *faulty) {
 // KIP-392
 func testFollower(t *testing.T, f *faulty) {
 	topic, group := f.topicOn(t, nil, []int32{1, 2, 3}, []int32{1, 3, 2}), f.Unique(t)
-	cfg := caseConfig()
+	cfg := faultConfig()
 	cfg.ClientRack = "rack-2"
 	c := f.assign(t, cfg, topic, group, 2)
 	l, r := startLoad(t, f.Java, topic, 2), startReader(t, c)
@@ -193,7 +194,7 @@ func testFollower(t *testing.T, f *faulty) {
 
 func testMoves(t *testing.T, f *faulty) {
 	topic, group := f.topicOn(t, nil, []int32{1}, []int32{2}), f.Unique(t)
-	c := f.assign(t, caseConfig(), topic, group, 2)
+	c := f.assign(t, faultConfig(), topic, group, 2)
 	l, r := startLoad(t, f.Java, topic, 2), startReader(t, c)
 	for _, to := range []int32{2, 3, 1, 3} {
 		f.Java.MoveLeader(t, topic, 0, to)
@@ -206,7 +207,7 @@ func testMoves(t *testing.T, f *faulty) {
 // partition 2 as a follower to one of two consumers.
 func testKilledLeader(t *testing.T, f *faulty) {
 	topic, group, other := f.topicOn(t, nil, []int32{1, 2, 3}, []int32{1, 2, 3}, []int32{2, 3, 1}), f.Unique(t), f.Unique(t)
-	cfg := caseConfig()
+	cfg := faultConfig()
 	l, r := startLoad(t, f.Java, topic, 3), startReader(t, f.assign(t, cfg, topic, group, 3))
 	cfg.ClientRack = "rack-1"
 	near := startReader(t, f.assign(t, cfg, topic, other, 3))
@@ -227,7 +228,7 @@ func testKilledLeader(t *testing.T, f *faulty) {
 
 func testFrozenLeader(t *testing.T, f *faulty) {
 	topic, group := f.topicOn(t, nil, []int32{3, 2, 1}, []int32{2, 3, 1}), f.Unique(t)
-	c := f.assign(t, caseConfig(), topic, group, 2)
+	c := f.assign(t, faultConfig(), topic, group, 2)
 	l, r := startLoad(t, f.Java, topic, 2), startReader(t, c)
 	flows(t, "at first", l, r, soon)
 	f.brokers.Pause(t, 3)
@@ -253,7 +254,7 @@ func testUncleanElection(t *testing.T, f *faulty) {
 	}
 	var mu sync.Mutex
 	var resets []kafka.EventPositionReset
-	cfg := caseConfig()
+	cfg := faultConfig()
 	cfg.OnEvent = func(e kafka.Event) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -305,7 +306,7 @@ func testUncleanElection(t *testing.T, f *faulty) {
 func away(t *testing.T, f *faulty, leave, comeBack func()) {
 	topic, group := f.topicOn(t, nil, []int32{1, 2, 3}), f.Unique(t)
 	tp := kafka.TopicPartition{Topic: topic}
-	cfg := caseConfig()
+	cfg := faultConfig()
 	cfg.MaxPollInterval = 10 * time.Minute // nobody polls while brokers start
 	alone := assigned(t, f.Target, cfg, tp)
 	cfg.GroupID, cfg.Topics = group, []string{topic}

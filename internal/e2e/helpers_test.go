@@ -39,6 +39,14 @@ func caseConfig() kafka.Config {
 	}
 }
 
+// faultConfig is caseConfig that gives a broker which swallows all the time that it has
+// by default.
+func faultConfig() kafka.Config {
+	cfg := caseConfig()
+	cfg.APIVersionAutoTimeout = 2 * time.Second
+	return cfg
+}
+
 // ForEachReleaseAtOnce is ForEachRelease for tests that mostly wait: they run
 // beside each other and beside other such tests.
 func ForEachReleaseAtOnce(t *testing.T, test func(t *testing.T, target *Target)) {

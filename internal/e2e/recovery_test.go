@@ -413,7 +413,7 @@ func (s *subject) noticed(partition int, since time.Time) (longest time.Duration
 }
 
 func startOurs(t *testing.T, f *faulty, s *subject) {
-	cfg := caseConfig()
+	cfg := faultConfig()
 	cfg.GroupID, cfg.Topics, cfg.SessionTimeout, cfg.Dialer = s.group, []string{s.topic}, recoverySession, s.dial
 	cfg.BootstrapServers = s.advertised
 	c := newConsumer(t, f.Target, cfg)

@@ -3,6 +3,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -15,15 +16,17 @@ import (
 )
 
 // Patience bounds each wait.
-const Patience = 60 * time.Second
+const Patience = 2 * time.Minute
 
 // Open makes a consumer that is closed with the test. Without a Logger in cfg its
-// log is shown with the test, when it fails.
+// log is shown with the test, when it fails. Without an APIVersionAutoTimeout it has
+// one for a busy machine, on which brokers take their time.
 func Open(t *testing.T, cfg kafka.Config) *kafka.Consumer {
 	t.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
+	cfg.APIVersionAutoTimeout = cmp.Or(cfg.APIVersionAutoTimeout, 20*time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	c, err := kafka.NewConsumer(ctx, cfg)

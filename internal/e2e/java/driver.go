@@ -21,7 +21,7 @@ import (
 )
 
 // commandTimeout bounds every command; it includes the driver's start.
-const commandTimeout = 60 * time.Second
+const commandTimeout = 2 * time.Minute
 
 // A Driver is the running driver program of one cluster. Its methods may be
 // called from any goroutine; they end the test on an error.

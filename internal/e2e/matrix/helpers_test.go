@@ -26,7 +26,6 @@ func (e *env) open(t *testing.T, cfg kafka.Config) *kafka.Consumer {
 	if cfg.AutoOffsetReset == (kafka.OffsetReset{}) {
 		cfg.AutoOffsetReset = kafka.ResetEarliest
 	}
-	cfg.APIVersionAutoTimeout = 20 * time.Second // on a busy machine brokers take their time
 	cfg.DisableAutoCommit = cfg.AutoCommitInterval == 0
 	return consume.Open(t, cfg)
 }

@@ -137,7 +137,7 @@ func (c *Consumer) Wait(t testing.TB, timeout time.Duration, what string, done f
 // WaitRecords waits until the peer consumed n records.
 func (c *Consumer) WaitRecords(t testing.TB, n int) {
 	t.Helper()
-	c.Wait(t, 60*time.Second, "enough records", func(c *Consumer) bool { return len(c.Records()) >= n })
+	c.Wait(t, 2*time.Minute, "enough records", func(c *Consumer) bool { return len(c.Records()) >= n })
 }
 
 // Stop ends the peer in an orderly way: it commits and leaves its group.

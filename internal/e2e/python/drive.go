@@ -87,7 +87,7 @@ func (d *Driver) Do(session, prefix string, words []string) ([]string, error) {
 	select {
 	case lines := <-answers:
 		return lines, nil
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		return nil, fmt.Errorf("kafka-python does not answer to %q", words)
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 const (
 	// patience bounds what must succeed.
-	patience = 60 * time.Second
+	patience = consume.Patience
 	// promptly bounds what must fail at once: no retries until a timeout.
 	promptly = 15 * time.Second
 )
@@ -105,7 +105,8 @@ func newConsumer(t *testing.T, cfg kafka.Config, extraSecrets ...string) (*kafka
 // requireReads requires that a consumer with cfg gets all records of the topic.
 func requireReads(t *testing.T, cfg kafka.Config, extraSecrets ...string) {
 	t.Helper()
-	cfg.SocketConnectionSetupTimeout = patience // on a busy machine brokers take their time
+	// On a busy machine brokers take their time.
+	cfg.SocketConnectionSetupTimeout, cfg.APIVersionAutoTimeout = patience, patience
 	c, err := newConsumer(t, cfg, extraSecrets...)
 	require.NoError(t, err)
 	require.NoError(t, c.Subscribe([]string{topic}))

@@ -86,7 +86,7 @@ func produce(t *testing.T, c outside.Cluster, tp outside.TopicPartition, n int, 
 // awaitPartitions waits until the broker tells clients of the partitions.
 func awaitPartitions(t *testing.T, c *java.Driver, topic string, total int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); len(c.EndOffsets(t, topic)) < total; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(c.EndOffsets(t, topic)) < total; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not get %d partitions", topic, total)
 		}

@@ -154,7 +154,7 @@ func (s *session) commitAsync(ctx context.Context, c *kafka.Consumer, _ []string
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		select {
 		case line := <-told:
 			return []string{line}, nil

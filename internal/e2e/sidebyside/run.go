@@ -115,7 +115,7 @@ func (s *Step) change(t *testing.T, c *java.Driver, prefix string, expected []st
 	if s.Why == "" {
 		expected = s.Both
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		seen := change(t, c, prefix, s.Words)
 		if expected == nil || slices.Equal(seen, expected) || time.Now().After(deadline) {
 			return seen
