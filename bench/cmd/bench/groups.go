@@ -116,10 +116,9 @@ func (s *groupSuite) warmUp(brokers []string) error {
 	const name = "warm-up"
 	ctx, cancel := context.WithTimeout(context.Background(), firstRecordWithin)
 	defer cancel()
-	if err := createTopic(ctx, s.producer, clients.Job{Topic: name, Partitions: groupPartitions}); err != nil {
+	if err := s.makeTopic(ctx, name); err != nil {
 		return err
 	}
-	s.producer.Produce(ctx, &kgo.Record{Topic: name}, nil)
 	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumerGroup(name), kgo.ConsumeTopics(name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -129,6 +128,19 @@ func (s *groupSuite) warmUp(brokers []string) error {
 	return c.PollFetches(ctx).Err()
 }
 
+// makeTopic creates a topic and waits until each partition has a record: until a leader
+// has learned that it is one, it is the broker that is slow.
+func (s *groupSuite) makeTopic(ctx context.Context, name string) error {
+	if err := createTopic(ctx, s.producer, clients.Job{Topic: name, Partitions: groupPartitions}); err != nil {
+		return err
+	}
+	var records []*kgo.Record
+	for p := range int32(groupPartitions) {
+		records = append(records, &kgo.Record{Topic: name, Partition: p})
+	}
+	return s.producer.ProduceSync(ctx, records...).FirstErr()
+}
+
 // measure runs two members of a fresh group on a fresh topic.
 func (s *groupSuite) measure(f groupFigure) (groupFigure, error) {
 	s.topics++
@@ -136,7 +148,7 @@ func (s *groupSuite) measure(f groupFigure) (groupFigure, error) {
 	job := clients.GroupJob{Brokers: []string{s.proxy.Addr()}, Group: topic, Topic: topic, Protocol: f.Protocol}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if err := createTopic(ctx, s.producer, clients.Job{Topic: topic, Partitions: groupPartitions}); err != nil {
+	if err := s.makeTopic(ctx, topic); err != nil {
 		return f, err
 	}
 	var wg sync.WaitGroup
