@@ -461,18 +461,34 @@ func TestPartitionsAreReadWhileTheLookUpOfAnotherFails(t *testing.T) {
 	}
 }
 
-// TestAFreshGroupGetsItsFirstRecordInFewRoundTrips: connections are opened while
-// something else is waited for. With answers that take 10 ms each, one after the
-// other: ApiVersions, Metadata, FindCoordinator, ApiVersions, JoinGroup twice
-// (KIP-394), SyncGroup, OffsetFetch, ListOffsets, Fetch.
+// Connections are opened while something else is waited for, and what does not depend on
+// each other is asked side by side.
 func TestAFreshGroupGetsItsFirstRecordInFewRoundTrips(t *testing.T) {
-	forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
-		for key := range int16(protocol.KeyOffsetForLeaderEpoch) {
-			b.On(key).Delay(10 * time.Millisecond)
-		}
-		began := time.Now()
-		pollN(t, joiner(t, b, change), 1)
-		require.Equal(t, 100*time.Millisecond, time.Since(began))
+	// With brokers that take a while for each answer, one after the other: ApiVersions,
+	// Metadata, FindCoordinator, JoinGroup twice (KIP-394), SyncGroup, OffsetFetch,
+	// ListOffsets, Fetch.
+	t.Run("brokers are slow", func(t *testing.T) {
+		forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+			for key := range int16(protocol.KeyOffsetForLeaderEpoch) {
+				b.On(key).Delay(10 * time.Millisecond)
+			}
+			began := time.Now()
+			pollN(t, joiner(t, b, change), 1)
+			require.Equal(t, 90*time.Millisecond, time.Since(began))
+		})
+	})
+	// With a network that takes a while: a connection, ApiVersions, Metadata with
+	// FindCoordinator, a connection and its ApiVersions while JoinGroup is answered,
+	// JoinGroup again, SyncGroup, OffsetFetch, ListOffsets, Fetch.
+	t.Run("brokers are far", func(t *testing.T) {
+		forBoth(t, func(t *testing.T, b *testbroker.Cluster, change func(*Config)) {
+			began := time.Now()
+			pollN(t, joiner(t, b, func(c *Config) {
+				change(c)
+				c.Dialer = far(b.Dial, 10*time.Millisecond)
+			}), 1)
+			require.Equal(t, 100*time.Millisecond, time.Since(began))
+		})
 	})
 }
 

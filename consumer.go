@@ -115,7 +115,13 @@ func NewConsumer(ctx context.Context, cfg Config) (*Consumer, error) {
 	bootstrap, cancel := c.bound(ctx)
 	defer cancel()
 	c.cluster.SetInterest(c.cfg.Topics, false) // so that the first answer tells of them
+	if c.coord != nil {
+		c.coord.start() // it looks the coordinator up meanwhile
+	}
 	if err := c.cluster.Bootstrap(bootstrap); err != nil {
+		if c.coord != nil {
+			c.coord.stop()
+		}
 		c.cluster.Close()
 		c.cancel(ErrClosed)
 		c.events.close(bootstrap)
@@ -232,9 +238,6 @@ func orNegative(d time.Duration) time.Duration {
 
 func (c *Consumer) start() {
 	c.fetcher.start()
-	if c.coord != nil {
-		c.coord.start()
-	}
 	c.wg.Go(c.watch)
 	c.told.start()
 }

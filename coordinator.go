@@ -156,7 +156,7 @@ func newCoordinator(cfg *Config, cl *cluster.Cluster, h coordinatorHooks, m *met
 	return co
 }
 
-// start starts the goroutines; close ends them.
+// start starts the goroutines; close or stop ends them.
 func (co *coordinator) start() {
 	co.wg.Go(co.run)
 	co.wg.Go(co.commitLoop)
@@ -303,6 +303,11 @@ func (co *coordinator) close(ctx context.Context, reason string) {
 	if err := co.leave(ctx, reason); err != nil && co.ctx.Err() == nil {
 		co.log.Info("kafka: the group was not told that this member leaves", "error", err)
 	}
+	co.stop()
+}
+
+// stop ends every goroutine, whatever is under way.
+func (co *coordinator) stop() {
 	co.cancel(ErrClosed)
 	co.wg.Wait()
 }

@@ -43,7 +43,7 @@ func (co *coordinator) offsetStore() offsetStore { return offsetStore(co.store.L
 // seen in the other; brokers that learn of coordinators still reach ZooKeeper.
 func (co *coordinator) findNode(ctx context.Context) (int32, error) {
 	if co.offsetStore() == storeZooKeeper && !co.outgrown() {
-		return co.cl.AnyNode(protocol.KeyOffsetFetch)
+		return co.cl.AnyNode(ctx, protocol.KeyOffsetFetch)
 	}
 	node, err := co.cl.FindCoordinator(ctx, co.cfg.GroupID)
 	switch {
@@ -59,7 +59,7 @@ func (co *coordinator) findNode(ctx context.Context) (int32, error) {
 	if co.store.Swap(int32(storeZooKeeper)) != int32(storeZooKeeper) {
 		co.log.Info("kafka: brokers before 0.8.2 know no group coordinator, offsets go to ZooKeeper by any broker")
 	}
-	return co.cl.AnyNode(protocol.KeyOffsetFetch)
+	return co.cl.AnyNode(ctx, protocol.KeyOffsetFetch)
 }
 
 // outgrown reports whether there is a broker that knows of coordinators, though there was

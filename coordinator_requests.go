@@ -24,6 +24,10 @@ const protocolType = "consumer"
 // joinGroupMax is the newest version of JoinGroup that we speak.
 const joinGroupMax = 9
 
+// joinGroupIDFirst is the first version of JoinGroup in which a new member is given an
+// id before it may join (KIP-394).
+const joinGroupIDFirst = 4
+
 // joinGrace is how much longer than the rebalance timeout an answer to JoinGroup
 // or SyncGroup may take on its way.
 const joinGrace = 5 * time.Second
@@ -127,8 +131,12 @@ func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) m
 	// The coordinator holds the answer until all members have joined or the
 	// rebalance timeout ends.
 	timeout := max(co.cfg.RequestTimeout, co.cfg.MaxPollInterval+joinGrace)
+	role := conn.Group
+	if co.getsIDAtOnce(node, a) {
+		role = conn.Control
+	}
 	began := time.Now()
-	resp, err := co.cl.DoTimeout(ctx, node, conn.Group, conn.Limit(req, co.since(5), joinGroupMax), timeout)
+	resp, err := co.cl.DoTimeout(ctx, node, role, conn.Limit(req, co.since(5), joinGroupMax), timeout)
 	noteTime(co.metrics.Joined, began, err)
 	if err != nil {
 		if co.lacksGroups(node, err) {
@@ -137,6 +145,22 @@ func (co *coordinator) join(ctx context.Context, node int32, a group.SendJoin) m
 		return message{event: group.JoinAnswered{Seq: a.Seq, Err: co.explainStatic(err)}}
 	}
 	return message{event: co.joinAnswer(node, a, resp)}
+}
+
+// getsIDAtOnce reports whether a JoinGroup is better sent by the control connection, as
+// it is answered at once, with no more than a member id (KIP-394), and the connection
+// that it would hold up otherwise is still being opened.
+func (co *coordinator) getsIDAtOnce(node int32, a group.SendJoin) bool {
+	if a.MemberID != "" || co.cfg.GroupInstanceID != "" {
+		return false
+	}
+	b, ok := co.cl.Broker(node)
+	if !ok || b.IsOpen(conn.Group) || !b.IsOpen(conn.Control) {
+		return false
+	}
+	v, _ := b.Versions()
+	_, err := v.Pick(protocol.KeyJoinGroup, joinGroupIDFirst, joinGroupMax)
+	return err == nil
 }
 
 // since is the lowest version of a request in which a static member can say who it

@@ -109,6 +109,16 @@ func (co *coordinator) take(ev group.Event) {
 	for _, a := range actions {
 		co.perform(a)
 	}
+	if _, ok := ev.(group.Subscribed); ok {
+		co.warm()
+	}
+}
+
+// warm opens the connections for a member that is about to join.
+func (co *coordinator) warm() {
+	if now := co.lookup.get(); now.known && co.now.Load().subscribed {
+		co.cl.Warm(now.node, conn.Group, conn.Control)
+	}
 }
 
 func (co *coordinator) markTaken(id int) {
@@ -164,9 +174,7 @@ func (co *coordinator) perform(a group.Action) {
 		co.cl.Reset(a.Node, conn.Group)
 	case group.CoordinatorChanged:
 		co.lookup.set(a.Node, a.Known)
-		if a.Known && co.now.Load().subscribed {
-			co.cl.Warm(a.Node, conn.Group, conn.Control)
-		}
+		co.warm()
 	case group.Hand:
 		co.hand(a.Step)
 	case group.StopRecords:

@@ -36,8 +36,8 @@ type Config struct {
 	// MetadataMaxAge is the age at which metadata is refreshed unasked. Zero:
 	// 5 min; negative: as often as RetryBackoff allows.
 	MetadataMaxAge time.Duration
-	// KeepBootstrap keeps the connection that Bootstrap made until a coordinator was
-	// found, or metadata refreshed, so that the look-up need not wait for another.
+	// KeepBootstrap keeps connections to bootstrap servers until a coordinator was found,
+	// or metadata refreshed, so that the look-up need not wait for another.
 	KeepBootstrap bool
 	// AllowAutoCreate lets brokers create topics of the interest set that do
 	// not exist.
@@ -90,7 +90,11 @@ type Cluster struct {
 	started  bool // the refresher runs
 	nodes    map[int32]*node
 	boots    map[conn.Addr]*conn.Broker
-	asked    uint64 // counts questions, for taking turns
+	adopted  []*conn.Broker // boots that became nodes, to be told so without the lock
+	reached  chan struct{}  // closed when a broker was reached
+	booted   chan struct{}  // closed when Bootstrap has done its work
+	found    bool           // a coordinator was
+	asked    uint64         // counts questions, for taking turns
 	versions *protocol.Versions
 	named    map[string]bool
 	all      bool
@@ -121,6 +125,8 @@ func New(cfg Config) *Cluster {
 		boots:   map[conn.Addr]*conn.Broker{},
 		named:   map[string]bool{},
 		changed: make(chan struct{}),
+		reached: make(chan struct{}),
+		booted:  make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.refresh.attempted = make(chan struct{})
@@ -144,15 +150,17 @@ func (c *Cluster) Bootstrap(ctx context.Context) error {
 		return err
 	}
 	ch := c.take(answer)
-	if !c.cfg.KeepBootstrap {
-		c.closeBoots()
-	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.noteRefreshLocked(ticket, nil, ch.progressed, ch.Ignored)
 	if !c.started && !c.closed {
 		c.started = true
+		close(c.booted)
 		c.wg.Go(c.run)
+	}
+	keep := c.cfg.KeepBootstrap && !c.found
+	c.mu.Unlock()
+	if !keep {
+		c.closeBoots()
 	}
 	return nil
 }
@@ -235,7 +243,7 @@ func (c *Cluster) Broker(id int32) (*conn.Broker, bool) {
 // trouble with them is noticed soon.
 func (c *Cluster) SetInterest(topics []string, all bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock(nil)
 	snapshot := c.snapshot.Load()
 	news := all && !c.all
 	named := make(map[string]bool, len(topics))
@@ -261,8 +269,7 @@ func (c *Cluster) UpdateLeader(tp protocol.TopicPartition, leader, epoch int32, 
 	if ok {
 		_, gone = c.publishLocked(next)
 	}
-	c.mu.Unlock()
-	closeAll(gone)
+	c.unlock(gone)
 	return ok
 }
 
@@ -277,8 +284,7 @@ func (c *Cluster) take(a Answer) taken {
 	c.mu.Lock()
 	next, ch := Merge(c.snapshot.Load(), a)
 	changed, gone := c.publishLocked(next.within(c.named, c.all))
-	c.mu.Unlock()
-	closeAll(gone)
+	c.unlock(gone)
 	for _, topic := range ch.Recreated {
 		c.log.Warn("kafka: topic was deleted and created again", "topic", topic)
 	}
@@ -310,15 +316,39 @@ func (c *Cluster) publishLocked(next *Metadata) (changed bool, gone []*conn.Brok
 	return changed, gone
 }
 
+// unlock gives mu back after brokers changed: it closes those that are gone, and tells
+// those that turned out to be nodes.
+func (c *Cluster) unlock(gone []*conn.Broker) {
+	adopted := c.adopted
+	c.adopted = nil
+	c.mu.Unlock()
+	for _, b := range adopted {
+		b.Identify()
+	}
+	closeAll(gone)
+}
+
 func (c *Cluster) addNodeLocked(id int32, addr conn.Addr) *node {
 	n := c.nodes[id]
 	if n == nil {
-		n = &node{id: id, broker: conn.NewBroker(&c.cfg.Conn, id, addr)}
+		n = &node{id: id, broker: c.adoptLocked(id, addr)}
 		c.nodes[id] = n
 	} else {
 		n.broker.SetAddr(addr)
 	}
 	return n
+}
+
+// adoptLocked returns the connections to a new node: those to the bootstrap server of its
+// address, if one is open, so that it need not be dialled again.
+func (c *Cluster) adoptLocked(id int32, addr conn.Addr) *conn.Broker {
+	b := c.boots[addr]
+	if b == nil || !b.Connected() || !b.Become(id) {
+		return conn.NewBroker(&c.cfg.Conn, id, addr)
+	}
+	delete(c.boots, addr)
+	c.adopted = append(c.adopted, b)
+	return b
 }
 
 // addCoordinator makes sure that a node that was found as coordinator is known,
@@ -342,8 +372,8 @@ func (c *Cluster) addCoordinator(id int32, addr conn.Addr) error {
 		}
 	}
 	c.addNodeLocked(id, addr).coordinator = true
-	c.mu.Unlock()
-	closeAll(gone)
+	c.found = true
+	c.unlock(gone)
 	return nil
 }
 
@@ -376,11 +406,11 @@ func (c *Cluster) boot(addr conn.Addr) (*conn.Broker, error) {
 }
 
 // closeBoots closes the connections to bootstrap addresses when brokers are
-// known.
+// known by metadata.
 func (c *Cluster) closeBoots() {
 	c.mu.Lock()
 	var gone []*conn.Broker
-	if len(c.nodes) > 0 {
+	if c.started && len(c.nodes) > 0 {
 		gone = slices.Collect(maps.Values(c.boots))
 		clear(c.boots)
 	}

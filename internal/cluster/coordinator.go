@@ -17,10 +17,15 @@ const groupCoordinator = 0
 const batchedCoordinators = 4
 
 // FindCoordinator asks once which broker coordinates a group, and makes sure
-// that Do can reach it. What the broker answers instead is a *CodeError.
+// that Do can reach it. What the broker answers instead is a *CodeError. It may be
+// called before Bootstrap, which it waits for until a broker is reached, to be asked
+// beside the metadata.
 func (c *Cluster) FindCoordinator(ctx context.Context, group string) (int32, error) {
 	ctx, stop := c.bound(ctx)
 	defer stop()
+	if err := c.awaitOpened(ctx, c.reached); err != nil {
+		return NoNode, err
+	}
 	request := func() kmsg.Request {
 		req := kmsg.NewPtrFindCoordinatorRequest()
 		req.CoordinatorType = groupCoordinator
@@ -33,7 +38,12 @@ func (c *Cluster) FindCoordinator(ctx context.Context, group string) (int32, err
 		}
 		return nil
 	}
+	early := !isClosed(c.booted)
 	r := c.race(ctx, c.candidates(), headStart, request, check)
+	if r.resp == nil && early && c.awaitOpened(ctx, c.booted) == nil {
+		// Bootstrap servers may lack what the brokers have that are known now.
+		r = c.race(ctx, c.candidates(), headStart, request, check)
+	}
 	if r.resp == nil {
 		c.Refresh()
 	}
@@ -63,6 +73,31 @@ func (c *Cluster) FindCoordinator(ctx context.Context, group string) (int32, err
 	return found.NodeID, err
 }
 
+// awaitOpened waits for one of the channels of Bootstrap.
+func (c *Cluster) awaitOpened(ctx context.Context, opened <-chan struct{}) error {
+	select {
+	case <-opened:
+	case <-c.ctx.Done():
+	case <-ctx.Done():
+		if c.ctx.Err() == nil {
+			return ctx.Err()
+		}
+	}
+	if c.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return nil
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
 // Warm opens the connections of roles to a node, Control or Group, if there are none,
 // without waiting for them.
 func (c *Cluster) Warm(node int32, roles ...conn.Role) {
@@ -77,10 +112,11 @@ func (c *Cluster) Warm(node int32, roles ...conn.Role) {
 var errNoNode = errors.New("no broker is known")
 
 // AnyNode returns a node for requests that any broker answers: one that works by what is
-// known and has the API, as far as that is known.
-func (c *Cluster) AnyNode(key int16) (int32, error) {
-	if c.ctx.Err() != nil {
-		return NoNode, ErrClosed
+// known and has the API, as far as that is known. Before Bootstrap, which it waits for,
+// none is known.
+func (c *Cluster) AnyNode(ctx context.Context, key int16) (int32, error) {
+	if err := c.awaitOpened(ctx, c.booted); err != nil {
+		return NoNode, err
 	}
 	fallback := NoNode
 	for _, cand := range c.candidates() {

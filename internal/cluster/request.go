@@ -103,7 +103,7 @@ func (c *Cluster) candidates() []candidate {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.asked, b.asked), cmp.Compare(a.id, b.id))
 	})
 	out := make([]candidate, 0, len(known)+2*len(c.cfg.Bootstrap))
-	if len(known) > 0 && known[0].rank > 0 {
+	if len(known) == 0 || known[0].rank > 0 {
 		for addr, b := range c.boots {
 			if b.Connected() {
 				out = append(out, candidate{addr: addr})
@@ -213,6 +213,15 @@ func (c *Cluster) race(ctx context.Context, cands []candidate, wait time.Duratio
 	return *won
 }
 
+// noteReached lets those go on who wait for the first connection.
+func (c *Cluster) noteReached() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !isClosed(c.reached) {
+		close(c.reached)
+	}
+}
+
 func (c *Cluster) askOne(ctx context.Context, cand candidate, request func() kmsg.Request, check func(kmsg.Response) error) (kmsg.Response, int32, error) {
 	b, err := cand.open(c)
 	if err != nil {
@@ -221,7 +230,11 @@ func (c *Cluster) askOne(ctx context.Context, cand candidate, request func() kms
 	if ctx.Err() != nil {
 		return nil, b.Node(), &conn.Error{Node: b.Node(), Addr: b.Addr(), Op: conn.OpDial, Err: ctx.Err()}
 	}
-	resp, err := b.Do(ctx, conn.Control, request())
+	var resp kmsg.Response
+	if err = b.Open(ctx, conn.Control); err == nil {
+		c.noteReached()
+		resp, err = b.Do(ctx, conn.Control, request())
+	}
 	if err == nil {
 		err = check(resp)
 	}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -56,7 +59,7 @@ const maxResends = 3
 // any goroutine.
 type Broker struct {
 	cfg  *Config
-	node int32
+	node atomic.Int32
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
@@ -91,13 +94,50 @@ type attempt struct {
 // NewBroker returns the connections to a node, none of them open yet. node is
 // -1 for a bootstrap server. It must be closed.
 func NewBroker(cfg *Config, node int32, addr Addr) *Broker {
-	b := &Broker{cfg: cfg.filled(), node: node, addr: addr, links: make(map[*Link]struct{})}
+	b := &Broker{cfg: cfg.filled(), addr: addr, links: make(map[*Link]struct{})}
+	b.node.Store(node)
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 	return b
 }
 
 // Node returns the broker's id, or -1 for a bootstrap server.
-func (b *Broker) Node() int32 { return b.node }
+func (b *Broker) Node() int32 { return b.node.Load() }
+
+// Become makes the connections to a bootstrap server those to a node, which it turned
+// out to be. With CanonicalBootstrap, which gives a server other names than its node has,
+// it does nothing and returns false.
+func (b *Broker) Become(node int32) bool {
+	if b.cfg.CanonicalBootstrap {
+		return false
+	}
+	b.node.Store(node)
+	return true
+}
+
+// Identify has open connections take note of what Become said. It must be called without
+// a lock held.
+func (b *Broker) Identify() {
+	b.mu.Lock()
+	links := slices.Collect(maps.Keys(b.links))
+	b.mu.Unlock()
+	for _, l := range links {
+		l.become(b.Node())
+	}
+}
+
+// IsOpen tells whether the connection of a shared role is open.
+func (b *Broker) IsOpen(role Role) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mux := b.slots[role].mux
+	return mux != nil && mux.Err() == nil
+}
+
+// Open waits until the connection of a shared role is open; see Do.
+func (b *Broker) Open(ctx context.Context, role Role) error {
+	_, err := b.mux(ctx, role)
+	return err
+}
 
 // Addr returns where new connections go.
 func (b *Broker) Addr() Addr {
@@ -215,7 +255,7 @@ func (b *Broker) Warm(role Role) {
 // refusedLocked returns why no connection may be asked for now.
 func (b *Broker) refusedLocked() error {
 	if b.closed {
-		return &Error{Node: b.node, Addr: b.addr, Op: OpClose, Err: ErrClosed}
+		return &Error{Node: b.Node(), Addr: b.addr, Op: OpClose, Err: ErrClosed}
 	}
 	var auth *AuthError
 	if errors.As(b.lastErr, &auth) && time.Now().Before(b.retryAt) {
@@ -229,7 +269,7 @@ func (b *Broker) waitError(ctx context.Context) error {
 	if last := b.Err(); last != nil {
 		return fmt.Errorf("%w; the connection before failed: %w", ctxError(ctx), last)
 	}
-	return &Error{Node: b.node, Addr: b.Addr(), Op: OpDial, Err: ctxError(ctx)}
+	return &Error{Node: b.Node(), Addr: b.Addr(), Op: OpDial, Err: ctxError(ctx)}
 }
 
 // connect is the goroutine of a dial. mux starts it; it ends by itself, or with
@@ -278,12 +318,12 @@ func (b *Broker) dial(ctx context.Context) (*Link, error) {
 		return nil, err
 	}
 	addr, began := b.Addr(), time.Now()
-	link, err := dial(ctx, b.cfg, b.node, addr, linkHooks{proved: b.linkProved, dead: b.linkDead})
+	link, err := dial(ctx, b.cfg, b.Node(), addr, linkHooks{proved: b.linkProved, dead: b.linkDead})
 	switch {
 	case err == nil:
 		return b.keep(link)
 	case b.ctx.Err() != nil:
-		return nil, &Error{Node: b.node, Addr: addr, Op: OpClose, Err: ErrClosed}
+		return nil, &Error{Node: b.Node(), Addr: addr, Op: OpClose, Err: ErrClosed}
 	case ctx.Err() == nil && addr == b.Addr():
 		// Otherwise the caller gave up, or the broker has moved meanwhile, and
 		// nothing is known to be at fault.
@@ -308,6 +348,7 @@ func (b *Broker) keep(link *Link) (*Link, error) {
 		link.Close()
 		return nil, link.Err()
 	}
+	link.become(b.Node())
 	return link, nil
 }
 
@@ -327,7 +368,7 @@ func (b *Broker) awaitBackoff(ctx context.Context) error {
 		case <-ctx.Done():
 			timer.Stop()
 			if b.ctx.Err() != nil {
-				return &Error{Node: b.node, Addr: b.Addr(), Op: OpClose, Err: ErrClosed}
+				return &Error{Node: b.Node(), Addr: b.Addr(), Op: OpClose, Err: ErrClosed}
 			}
 			return b.waitError(ctx)
 		}
@@ -368,7 +409,7 @@ func (b *Broker) logFailure(err error, refused bool, failures int, wait time.Dur
 		level = slog.LevelWarn
 	}
 	b.cfg.Logger.Log(context.Background(), level, "kafka: connection failed",
-		"node", b.node, "addr", b.Addr().String(), "error", err, "failures", failures, "retry_in", wait)
+		"node", b.Node(), "addr", b.Addr().String(), "error", err, "failures", failures, "retry_in", wait)
 }
 
 // linkProved is called when a connection has answered its first request.

@@ -44,8 +44,8 @@ func (l *Link) startTLS(ctx context.Context) error {
 
 func (l *Link) tlsError(err error) error {
 	if isTLSRefusal(err) {
-		l.meter.Authenticated(false, time.Since(l.opened), false)
-		return &AuthError{Node: l.node, Addr: l.addr, Op: OpTLS, Err: tlsHint(err)}
+		l.meter().Authenticated(false, time.Since(l.opened), false)
+		return &AuthError{Node: l.Node(), Addr: l.addr, Op: OpTLS, Err: tlsHint(err)}
 	}
 	return l.newError(OpTLS, tlsHint(err))
 }
@@ -80,7 +80,7 @@ func (l *Link) authenticate(ctx context.Context) (err error) {
 // noteAuthenticated measures an authentication that ended in one way or the other.
 func (l *Link) noteAuthenticated(again bool, began time.Time, err error) {
 	if _, refused := errors.AsType[*AuthError](err); err == nil || refused {
-		l.meter.Authenticated(again, time.Since(began), !refused)
+		l.meter().Authenticated(again, time.Since(began), !refused)
 	}
 }
 
@@ -102,7 +102,7 @@ func (l *Link) authenticateBy(ctx context.Context, rt Exchange) (renewAt time.Ti
 	case ctx.Err() != nil:
 		err = l.newError(OpSASL, ctxError(ctx))
 	default:
-		err = &AuthError{Node: l.node, Addr: l.addr, Op: OpSASL, Err: err}
+		err = &AuthError{Node: l.Node(), Addr: l.addr, Op: OpSASL, Err: err}
 	}
 	_ = l.failWith(err) // err says more than what closed the link first
 	return time.Time{}, err

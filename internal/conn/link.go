@@ -33,7 +33,7 @@ var ErrOutOfOrder = errors.New("answer with an unexpected correlation id")
 // the link is. A link that failed stays failed.
 type Link struct {
 	cfg      *Config
-	node     int32
+	who      atomic.Pointer[identity]
 	addr     Addr
 	where    string   // what was dialled
 	raw      net.Conn // closing it unblocks whoever reads or writes
@@ -41,7 +41,6 @@ type Link struct {
 	reader   *protocol.Reader
 	versions *protocol.Versions
 	hooks    linkHooks
-	meter    Meter
 	opened   time.Time
 
 	correlation atomic.Int32
@@ -74,12 +73,9 @@ type linkHooks struct {
 
 func newLink(cfg *Config, node int32, addr Addr, raw net.Conn, hooks linkHooks) *Link {
 	l := &Link{
-		cfg: cfg, node: node, addr: addr, raw: raw, conn: raw, hooks: hooks,
-		meter: noMeter{}, opened: time.Now(), done: make(chan struct{}),
+		cfg: cfg, addr: addr, raw: raw, conn: raw, hooks: hooks, opened: time.Now(), done: make(chan struct{}),
 	}
-	if cfg.Meter != nil {
-		l.meter = cfg.Meter(node)
-	}
+	l.who.Store(cfg.identify(node))
 	l.alarm.timer = time.AfterFunc(time.Hour, l.onTimer)
 	l.alarm.timer.Stop()
 	return l
@@ -88,8 +84,41 @@ func newLink(cfg *Config, node int32, addr Addr, raw net.Conn, hooks linkHooks) 
 // Versions returns what the broker supports.
 func (l *Link) Versions() *protocol.Versions { return l.versions }
 
+// identity is whom a link leads to, as far as is known.
+type identity struct {
+	node  int32
+	meter Meter
+}
+
+func (c *Config) identify(node int32) *identity {
+	if c.Meter == nil {
+		return &identity{node, noMeter{}}
+	}
+	return &identity{node, c.Meter(node)}
+}
+
+// become makes the link one to a node: it led to a bootstrap server, which turned out
+// to be that node.
+func (l *Link) become(node int32) {
+	if l.Node() == node {
+		return
+	}
+	if l.cfg.Releases.isModern(l.Node(), l.where) {
+		l.cfg.Releases.answeredVersions(node, l.where)
+	}
+	unused := l.cfg.identify(node)
+	l.mu.Lock()
+	if l.err == nil {
+		unused = l.who.Swap(unused)
+	}
+	l.mu.Unlock()
+	unused.meter.Closed()
+}
+
 // Node returns the broker's id, or -1 for a bootstrap server.
-func (l *Link) Node() int32 { return l.node }
+func (l *Link) Node() int32 { return l.who.Load().node }
+
+func (l *Link) meter() Meter { return l.who.Load().meter }
 
 // Addr returns the address that was dialled.
 func (l *Link) Addr() Addr { return l.addr }
@@ -113,7 +142,7 @@ func (l *Link) Close() { l.fail(OpClose, ErrClosed) }
 func (l *Link) fail(op string, err error) error { return l.failWith(l.newError(op, err)) }
 
 func (l *Link) newError(op string, err error) *Error {
-	return &Error{Node: l.node, Addr: l.addr, Op: op, Err: err}
+	return &Error{Node: l.Node(), Addr: l.addr, Op: op, Err: err}
 }
 
 func (l *Link) failWith(err error) error {
@@ -136,7 +165,7 @@ func (l *Link) failWith(err error) error {
 	// TLS's own Close could wait for a peer that does not read; Kafka needs no
 	// goodbye.
 	l.raw.Close()
-	l.meter.Closed()
+	l.meter().Closed()
 	if l.hooks.dead != nil {
 		l.hooks.dead(l, err)
 	}
@@ -243,7 +272,7 @@ func (l *Link) sendStreamed(frame []byte, now time.Time) error {
 	if _, err := l.conn.Write(frame); err != nil {
 		return l.fail(OpWrite, err)
 	}
-	l.meter.Sent(len(frame))
+	l.meter().Sent(len(frame))
 	return nil
 }
 
@@ -271,7 +300,7 @@ func (l *Link) receiveStreamed(read func(r *protocol.Reader) error) error {
 // does. A broker that asks for more than Config.RequestTimeout gets that: it mutes
 // the connection itself for as long as it wants.
 func (l *Link) Throttle(told time.Duration, wait bool) {
-	l.meter.Throttled(told)
+	l.meter().Throttled(told)
 	if wait && told > 0 {
 		l.throttled = time.Now().Add(min(told, l.cfg.RequestTimeout))
 	}
@@ -336,7 +365,7 @@ func (l *Link) pick(req kmsg.Request) error {
 	if err != nil {
 		var unsupported *protocol.UnsupportedVersionError
 		if errors.As(err, &unsupported) {
-			unsupported.Broker = l.node
+			unsupported.Broker = l.Node()
 		}
 		return err
 	}
@@ -374,7 +403,7 @@ func (l *Link) exchangeBody(ctx context.Context, req kmsg.Request, timeout time.
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, l.alertBehind(err))
 		}
-		l.meter.Sent(len(frame))
+		l.meter().Sent(len(frame))
 		err := l.readHeader(header)
 		if err == nil {
 			body, err = l.readBody(header.key)
@@ -429,7 +458,7 @@ func (l *Link) writeToken(token []byte) error {
 	if _, err := l.conn.Write(frame); err != nil {
 		return l.fail(OpWrite, err)
 	}
-	l.meter.Sent(len(frame))
+	l.meter().Sent(len(frame))
 	return nil
 }
 
@@ -461,7 +490,7 @@ const frameLengthBytes = 4
 // noteReceived measures an answer that was read whole.
 func (l *Link) noteReceived(began time.Time) {
 	l.took = time.Since(began)
-	l.meter.Received(l.answerBytes, l.took)
+	l.meter().Received(l.answerBytes, l.took)
 }
 
 // Took returns how long it took from the writing of the last request that was answered

@@ -187,7 +187,7 @@ func (m *Mux) write() {
 			m.end(m.link.fail(OpWrite, err))
 			return
 		}
-		m.link.meter.Sent(len(c.frame))
+		m.link.meter().Sent(len(c.frame))
 	}
 }
 
@@ -274,7 +274,7 @@ func (m *Mux) throttleOf(resp kmsg.Response, err error) time.Duration {
 	}
 	told, wait, ok := throttleOf(resp)
 	if ok {
-		m.link.meter.Throttled(told)
+		m.link.meter().Throttled(told)
 	}
 	if !wait {
 		return 0

@@ -61,7 +61,7 @@ func (l *Link) probe(ctx context.Context, req kmsg.Request, wait time.Duration) 
 		if _, err := l.conn.Write(frame); err != nil {
 			return l.fail(OpWrite, l.alertBehind(err))
 		}
-		l.meter.Sent(len(frame))
+		l.meter().Sent(len(frame))
 		c.start(l)
 		defer c.stop()
 		read := 0
@@ -152,7 +152,7 @@ func (c *canaryCall) start(l *Link) {
 			}
 			c.sent++
 			if _, err := l.conn.Write(c.frame); err == nil { // what is wrong shows when the answer is read
-				l.meter.Sent(len(c.frame))
+				l.meter().Sent(len(c.frame))
 			}
 			timer.Reset(silence)
 		}
@@ -183,7 +183,7 @@ func (l *Link) askVersions(ctx context.Context, wait time.Duration) (map[int16]p
 	if err != nil || v != answered {
 		return nil, v, err
 	}
-	l.cfg.Releases.answeredVersions(l.node, l.where)
+	l.cfg.Releases.answeredVersions(l.Node(), l.where)
 	if code := protocol.ErrorCode(resp.ErrorCode); code == protocol.UnsupportedVersion && version > 0 {
 		if l.stray {
 			return nil, answered, nil
