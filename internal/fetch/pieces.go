@@ -90,17 +90,16 @@ func (in *pieceReader) crowds(c *chunk, h *protocol.BatchHeader) bool {
 
 // begin begins a chunk with the batch h, and takes what was read ahead over.
 func (in *pieceReader) begin(h *protocol.BatchHeader) *chunk {
-	var ahead []byte
-	if c := in.last(); c != nil {
-		ahead = c.data[len(c.data) : len(c.data)+in.spare]
+	c := newChunk(h, in.left())
+	if last := in.last(); last != nil {
+		if ahead := last.data[len(last.data) : len(last.data)+in.spare]; len(ahead) > 0 {
+			c.data = slices.Grow(c.data, len(ahead)+protocol.BatchPeek)
+			copy(c.data[:len(ahead)], ahead)
+		}
+		last.slim()
 	}
-	in.append(newChunk(h, in.left()))
-	c := in.last()
-	if len(ahead) > 0 {
-		c.data = slices.Grow(c.data, len(ahead)+protocol.BatchPeek)
-		copy(c.data[:len(ahead)], ahead)
-	}
-	return c
+	in.append(c)
+	return in.last()
 }
 
 // readExactly appends the next n bytes of records to c. What only a header claims is
@@ -150,6 +149,15 @@ func newChunk(h *protocol.BatchHeader, left int) chunk {
 	whole := pieceSize / h.Size * h.Size
 	c.data = make([]byte, 0, min(left, pieceSize, whole+h.Size/16+protocol.BatchPeek))
 	return c
+}
+
+// slim moves little data out of a pooled buffer.
+func (c *chunk) slim() {
+	if c.buf != nil && len(c.data) < pooledFrom {
+		data := slices.Clone(c.data)
+		c.recycle()
+		c.data = data
+	}
 }
 
 // recycle gives a pooled buffer back once no segment lies in it.

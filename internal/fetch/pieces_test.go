@@ -150,6 +150,26 @@ func TestSmallOldMessagesFillChunks(t *testing.T) {
 	}
 }
 
+// Compressed batches that transactions' markers keep apart, say.
+func TestFewBatchesKeepNoPooledBuffer(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	var records []byte
+	for offset := range int64(20) {
+		records = append(records, rawBatch(rnd, offset, 50_000, uint16(offset%2))...)
+	}
+	a, err := readPartition(t, rnd, 1<<20, records)
+	require.NoError(t, err)
+	require.Len(t, a.chunks, 20)
+	var got []byte
+	var memory int
+	for _, c := range a.chunks {
+		got = append(got, c.data...)
+		memory += cap(c.data)
+	}
+	require.True(t, bytes.Equal(records, got))
+	require.Less(t, memory, 2*len(records))
+}
+
 func TestDamagedAndDoubtfulBatchesBehindOthersStandAlone(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	good := bytes.Join([][]byte{rawBatch(rnd, 0, 20_000, 0), rawBatch(rnd, 1, 20_000, 0)}, nil)
