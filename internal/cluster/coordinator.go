@@ -138,12 +138,12 @@ func (c *Cluster) AnyNode(ctx context.Context, key int16) (int32, error) {
 }
 
 // Lacks reports whether no node that is known has an API; not while one of them has yet to
-// tell what it is. Has reports whether one of them has it.
+// tell what it is.
 func (c *Cluster) Lacks(key int16) bool {
 	return c.nodesAre(func(v *protocol.Versions) bool { return v != nil && !v.Knows(key) })
 }
 
-// Has: see Lacks.
+// Has reports whether one of the nodes that are known has an API.
 func (c *Cluster) Has(key int16) bool {
 	return !c.nodesAre(func(v *protocol.Versions) bool { return v == nil || !v.Knows(key) })
 }

@@ -75,7 +75,6 @@ type logWriter struct {
 	committed bool // aborted transactions are not visible
 	large     bool // so that answers fill buffers of the pool
 	open      map[int64]*openTxn
-	unstable  []modelRecord
 }
 
 type openTxn struct {

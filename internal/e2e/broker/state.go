@@ -182,16 +182,15 @@ func askQuorum(n *node) (quorum, error) {
 	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
 		return quorum{}, err
 	}
-	for _, topic := range response.Topics {
-		for _, p := range topic.Partitions {
-			q := quorum{p.LeaderID, p.LeaderEpoch, p.HighWatermark, map[int32]int64{}}
-			for _, voter := range p.CurrentVoters {
-				q.ends[voter.ReplicaID] = voter.LogEndOffset
-			}
-			return q, kerr.ErrorForCode(p.ErrorCode)
-		}
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return quorum{}, errors.New("no answer about the controllers")
 	}
-	return quorum{}, errors.New("no answer about the controllers")
+	p := response.Topics[0].Partitions[0]
+	q := quorum{p.LeaderID, p.LeaderEpoch, p.HighWatermark, map[int32]int64{}}
+	for _, voter := range p.CurrentVoters {
+		q.ends[voter.ReplicaID] = voter.LogEndOffset
+	}
+	return q, kerr.ErrorForCode(p.ErrorCode)
 }
 
 // ask sends one request on a connection of its own.
