@@ -161,7 +161,12 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 	c.metrics = newMetrics(&c.cfg)
 	c.told = newReporters(c)
 	clusterConfig := clusterConfig(&c.cfg, tlsConfig)
-	clusterConfig.Conn.Meter = func(node int32) conn.Meter { return c.metrics.Open(node) }
+	clusterConfig.Conn.Meter = func(node int32, was conn.Meter) conn.Meter {
+		if n, moves := was.(*metrics.Node); moves {
+			return n.Move(node)
+		}
+		return c.metrics.Open(node)
+	}
 	c.cluster = cluster.New(clusterConfig)
 	c.fetcher = newFetcher(&c.cfg, c.cluster, c.log, &c.metrics.Fetch, fetcherHooks{
 		wake:      c.wakeReader,

@@ -14,10 +14,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// openMeters counts the open connections by node.
+// openMeters counts the open connections by node, and all that were opened.
 type openMeters struct {
-	mu   sync.Mutex
-	open map[int32]int
+	mu     sync.Mutex
+	open   map[int32]int
+	opened int
 }
 
 func (o *openMeters) add(node int32, n int) {
@@ -28,7 +29,12 @@ func (o *openMeters) add(node int32, n int) {
 	}
 }
 
-func (o *openMeters) meter(node int32) conn.Meter {
+func (o *openMeters) meter(node int32, was conn.Meter) conn.Meter {
+	if m, moves := was.(openMeter); moves {
+		o.add(m.node, -1)
+	} else {
+		o.opened++
+	}
 	o.add(node, 1)
 	return openMeter{o, node}
 }
@@ -69,6 +75,7 @@ func TestTheConnectionOfABootstrapServerIsThatOfItsBroker(t *testing.T) {
 				require.Equal(t, 1, tb.Conns(1))
 				require.Equal(t, 1, tb.Count(protocol.KeyApiVersions))
 				require.Equal(t, map[int32]int{1: 1}, meters.open)
+				require.Equal(t, 1, meters.opened)
 
 				tb.On(protocol.KeyListGroups).Once().Close()
 				_, err = c.Do(t.Context(), 1, conn.Control, kmsg.NewPtrListGroupsRequest())

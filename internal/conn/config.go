@@ -84,8 +84,10 @@ type Config struct {
 	Releases *Releases
 
 	// Meter is called for each connection when it is open, before anything goes over
-	// it. Nil: nothing is measured.
-	Meter func(node int32) Meter
+	// it, and again, with the Meter that it had, when it turns out to lead to another
+	// node: the one returned is told what comes. It must not block. Nil: nothing is
+	// measured.
+	Meter func(node int32, was Meter) Meter
 
 	// Logger gets what happens to connections. Nil: slog.Default().
 	Logger *slog.Logger

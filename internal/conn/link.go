@@ -75,7 +75,7 @@ func newLink(cfg *Config, node int32, addr Addr, raw net.Conn, hooks linkHooks) 
 	l := &Link{
 		cfg: cfg, addr: addr, raw: raw, conn: raw, hooks: hooks, opened: time.Now(), done: make(chan struct{}),
 	}
-	l.who.Store(cfg.identify(node))
+	l.who.Store(cfg.identify(node, nil))
 	l.alarm.timer = time.AfterFunc(time.Hour, l.onTimer)
 	l.alarm.timer.Stop()
 	return l
@@ -90,11 +90,11 @@ type identity struct {
 	meter Meter
 }
 
-func (c *Config) identify(node int32) *identity {
+func (c *Config) identify(node int32, was Meter) *identity {
 	if c.Meter == nil {
 		return &identity{node, noMeter{}}
 	}
-	return &identity{node, c.Meter(node)}
+	return &identity{node, c.Meter(node, was)}
 }
 
 // become makes the link one to a node: it led to a bootstrap server, which turned out
@@ -106,13 +106,11 @@ func (l *Link) become(node int32) {
 	if l.cfg.Releases.isModern(l.Node(), l.where) {
 		l.cfg.Releases.answeredVersions(node, l.where)
 	}
-	unused := l.cfg.identify(node)
 	l.mu.Lock()
-	if l.err == nil {
-		unused = l.who.Swap(unused)
+	defer l.mu.Unlock()
+	if l.err == nil { // else the meter that it has is told that the link is closed
+		l.who.Store(l.cfg.identify(node, l.meter()))
 	}
-	l.mu.Unlock()
-	unused.meter.Closed()
 }
 
 // Node returns the broker's id, or -1 for a bootstrap server.

@@ -36,8 +36,12 @@ func (c *calls) all() []string {
 	return slices.Clone(c.list)
 }
 
-func (c *calls) meter(node int32) Meter {
-	c.add("open %d", node)
+func (c *calls) meter(node int32, was Meter) Meter {
+	if m, moves := was.(meterFor); moves {
+		c.add("moved %d to %d", m.node, node)
+	} else {
+		c.add("open %d", node)
+	}
 	return meterFor{c, node}
 }
 

@@ -151,9 +151,9 @@ func newChunk(h *protocol.BatchHeader, left int) chunk {
 	return c
 }
 
-// slim moves little data out of a pooled buffer.
+// slim moves little data out of a large buffer.
 func (c *chunk) slim() {
-	if c.buf != nil && len(c.data) < pooledFrom {
+	if len(c.data) < cap(c.data)/2 {
 		data := slices.Clone(c.data)
 		c.recycle()
 		c.data = data

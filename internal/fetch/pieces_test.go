@@ -151,7 +151,7 @@ func TestSmallOldMessagesFillChunks(t *testing.T) {
 }
 
 // Compressed batches that transactions' markers keep apart, say.
-func TestFewBatchesKeepNoPooledBuffer(t *testing.T) {
+func TestFewBatchesKeepNoLargeBuffer(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var records []byte
 	for offset := range int64(20) {

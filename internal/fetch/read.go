@@ -15,9 +15,8 @@ const (
 	// trustedSize is how large a buffer is made for a length that only a header
 	// claims; a larger one grows as its bytes arrive.
 	trustedSize = 1 << 20
-	// pooledFrom is from how many bytes on a buffer comes from the pool, and stays in
-	// use: what is in a buffer counts as buffered, so the buffers take no more than twice
-	// what counts.
+	// pooledFrom is from how many bytes on a buffer comes from the pool. What is in a
+	// buffer counts as buffered, so all buffers take no more than twice what counts.
 	pooledFrom = pieceSize / 2
 )
 

@@ -88,11 +88,14 @@ type Node struct {
 
 // Open notes that a connection to a node is open. Its meter is told what goes over it.
 func (s *Set) Open(id int32) *Node {
-	now := s.now()
-	s.Client.opened.Record(1, now)
+	s.Client.opened.Record(1, s.now())
 	s.Client.open.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.openLocked(id)
+}
+
+func (s *Set) openLocked(id int32) *Node {
 	n := s.nodes[id]
 	if n == nil {
 		n = s.newNode(id)
@@ -101,6 +104,15 @@ func (s *Set) Open(id int32) *Node {
 	}
 	n.open++
 	return n
+}
+
+// Move notes that an open connection leads to another node, whose meter it returns.
+func (n *Node) Move(id int32) *Node {
+	n.active.note(n.set.now())
+	n.set.mu.Lock()
+	defer n.set.mu.Unlock()
+	n.open--
+	return n.set.openLocked(id)
 }
 
 func (s *Set) newNode(id int32) *Node {

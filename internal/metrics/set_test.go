@@ -62,3 +62,21 @@ func TestASetIsForManyGoroutines(t *testing.T) {
 		require.NotEqual(t, nodeGroup, v.Group, "nodes without connections are forgotten")
 	}
 }
+
+// A connection whose node turns out to be another one is neither closed nor opened.
+func TestAConnectionMovesToAnotherNode(t *testing.T) {
+	s := New(Windows{Samples: 2, Length: time.Minute}, "me", false, time.Now)
+	boot := s.Open(-1)
+	boot.Sent(10)
+	node := boot.Move(3)
+	node.Sent(20)
+	require.EqualValues(t, 1, s.Client.opened.Count())
+	require.EqualValues(t, 1, s.Client.open.Load())
+	require.Zero(t, s.Client.closed.Count())
+	require.Zero(t, boot.open)
+	require.Equal(t, 1, node.open)
+	require.EqualValues(t, 2, s.Client.sent.Count())
+	require.EqualValues(t, 1, node.sent.Count())
+	node.Closed()
+	require.Zero(t, s.Client.open.Load())
+}
