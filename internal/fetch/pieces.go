@@ -53,7 +53,16 @@ func (in *pieceReader) peek(n int) ([]byte, error) {
 // keepDamaged keeps the start of what is no batch, so that the decoder says what is
 // wrong with it once everything before it was handed over.
 func (in *pieceReader) keepDamaged(head []byte) {
-	in.append(chunk{data: slices.Clone(head)})
+	head = slices.Clone(head) // it may lie in the last chunk
+	in.end()
+	in.append(chunk{data: head})
+}
+
+// end ends the last chunk.
+func (in *pieceReader) end() {
+	if c := in.last(); c != nil {
+		c.slim()
+	}
 }
 
 // readBatch reads one batch into the last chunk, or into a new one where it does

@@ -170,6 +170,23 @@ func TestFewBatchesKeepNoLargeBuffer(t *testing.T) {
 	require.Less(t, memory, 2*len(records))
 }
 
+// Behind a few batches may stand one that was cut, or is damaged.
+func TestAnAnswerThatEndsEarlyKeepsNoPooledBuffer(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	few := rawBatch(rnd, 0, 10_000, 1)
+	long := rawBatch(rnd, 1, 600_000, 1)
+	damaged := bytes.Clone(long)
+	damaged[16] = 77 // no such magic
+	for name, behind := range map[string][]byte{"cut": long[:500_000], "damaged": damaged} {
+		t.Run(name, func(t *testing.T) {
+			a, err := readPartition(t, rnd, 1<<20, append(bytes.Clone(few), behind...))
+			require.NoError(t, err)
+			require.Equal(t, few, a.chunks[0].data)
+			require.Less(t, cap(a.chunks[0].data), 2*len(few))
+		})
+	}
+}
+
 func TestDamagedAndDoubtfulBatchesBehindOthersStandAlone(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	good := bytes.Join([][]byte{rawBatch(rnd, 0, 20_000, 0), rawBatch(rnd, 1, 20_000, 0)}, nil)

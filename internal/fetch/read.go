@@ -167,6 +167,7 @@ func (a *answer) readRecords(resp *protocol.FetchResponse, part *protocol.Fetche
 			break
 		}
 	}
+	in.end()
 	if len(a.chunks) == 0 && a.need == 0 && in.left() > 0 {
 		a.need = protocol.MinBatchPeek
 	}
