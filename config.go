@@ -393,7 +393,6 @@ type Config struct {
 
 // A Dialer makes a connection to addr, a host:port whose host is as it was
 // configured or advertised, unresolved.
-// Poll relies on the connection's SetReadDeadline, unless that returns an error.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // An IsolationLevel says which records of transactions are read.

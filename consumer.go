@@ -69,7 +69,8 @@ type Consumer struct {
 	reading    string   // which method reads, "" if none
 	channelErr error
 
-	timer *time.Timer // of the last wait for records; belongs to the one that reads
+	timer  *time.Timer // of the last wait for records; belongs to the one that reads
+	waited time.Time   // when that wait ended; likewise
 
 	revoking *revocation             // belongs to the holder of turn
 	pausedBy map[TopicPartition]bool // paused when revoked, likewise

@@ -73,7 +73,7 @@ func newFetcher(cfg *Config, cl *cluster.Cluster, log *slog.Logger, m *metrics.F
 		validateKick:  make(chan struct{}, 1),
 		vacancyKick:   make(chan struct{}, 1),
 		stallKick:     make(chan struct{}, 1),
-		lending:       lending{most: min(lentFor, cfg.RequestTimeout/4)}, // an answer is not to be late for that
+		lending:       lending{most: min(lentFor, (cfg.RequestTimeout-cfg.FetchMaxWait)/4)}, // an answer is not to be late for that
 		loops:         make(map[int32]*fetchLoop),
 		changed:       make(chan struct{}),
 		table: fetch.NewTable(fetch.Limits{

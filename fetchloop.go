@@ -29,7 +29,7 @@ type fetchLoop struct {
 	back       chan struct{} // tells a loop that was lent to go on by itself
 	alone      bool          // there was no other loop when the last request was sent
 	light      bool          // the last answer left nothing to be decoded by others
-	unlendable bool          // nobody can wait on the connection for a limited time
+	unlendable bool          // nobody else may wait on the connection
 
 	hasSide   bool // runSide runs; guarded by fetcher.mu
 	sideKick  chan struct{}
@@ -164,11 +164,12 @@ func sleepUntil(ctx context.Context, kick <-chan struct{}, retry time.Time) {
 func (l *fetchLoop) connect() error {
 	link, err := l.f.linkTo(l.broker, conn.Fetch, l.link)
 	if link != l.link {
-		l.link, l.versioned, l.unlendable = link, false, false
+		l.link, l.versioned = link, false
 	}
 	if err != nil || l.versioned {
 		return err
 	}
+	l.unlendable = !link.CanAwait()
 	l.version, err = l.f.pickVersion(link)
 	l.versioned = err == nil
 	return err

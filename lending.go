@@ -40,6 +40,10 @@ type lending struct {
 // more than it does besides, since the timer is started by each Poll that ends.
 const lentFor = 2 * time.Second
 
+// promptly is within which time an application comes back for more that is lent a loop.
+// One that works for longer gets more by what is fetched meanwhile.
+const promptly = 10 * time.Millisecond
+
 // offer lends a loop if somebody waits for records, who is to be told.
 func (g *lending) offer(l *fetchLoop) bool {
 	if !g.wanted.Swap(false) {
@@ -102,7 +106,13 @@ func (g *lending) borrow() *fetchLoop {
 	return g.loop
 }
 
-// await waits until something of the answer to a borrowed loop's request comes, and
+// decline is for a reader that borrows nothing: what was lent goes on by itself.
+func (g *lending) decline() {
+	g.wanted.Store(false)
+	g.takeBack()
+}
+
+// await waits until the answer to a borrowed loop's request comes, see Link.Await, and
 // returns false when the time until comes before, zero being never, or something for
 // woken, or when it cannot wait like that.
 func (g *lending) await(l *fetchLoop, until time.Time, woken <-chan struct{}) (came bool) {
@@ -210,9 +220,10 @@ func (l *fetchLoop) lend() {
 // lendable tells whether the loop has nothing to do but what a borrower does.
 func (l *fetchLoop) lendable() bool { return l.asked != nil && l.alone && l.light && !l.unlendable }
 
-// goOn takes the answer of a borrowed loop in, of which something has come, sends the next
-// request, and ends the borrowing. It waits for nothing: what has not come as a whole is
-// left to the loop, since the reader of records does not wait for longer than it was told.
+// goOn takes the answer of a borrowed loop in, which await has waited for, sends the next
+// request, and ends the borrowing. It waits for nothing: a large answer of which the
+// beginning has come is left to the loop, since the reader of records does not wait for
+// longer than it was told.
 func (l *fetchLoop) goOn() {
 	if !l.link.HasWhole() {
 		l.f.lending.leave(l.f.ctx, false)

@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -118,7 +120,6 @@ func TestRecordsAreFetchedWhileNobodyPolls(t *testing.T) {
 	})
 }
 
-// An answer of which a part has come belongs to the loop: Poll would wait for the rest.
 func TestPollDoesNotWaitForTheRestOfAnAnswer(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 		c := trickling(t, b, fast(b))
@@ -163,25 +164,113 @@ type timeless struct{ net.Conn }
 
 func (timeless) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
 
-func TestPollKeepsToItsTimeoutOnConnectionsWithoutDeadlines(t *testing.T) {
+// heedless is one that says nothing of that.
+type heedless struct{ net.Conn }
+
+func (heedless) SetReadDeadline(time.Time) error { return nil }
+
+// brittle is one that is of no use behind a deadline, as those of websockets are.
+type brittle struct{ net.Conn }
+
+func (c brittle) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = c.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func TestPollLeavesOddConnectionsOfADialerAlone(t *testing.T) {
+	for name, odd := range map[string]func(net.Conn) net.Conn{
+		"without deadlines":             func(c net.Conn) net.Conn { return timeless{c} },
+		"that ignore deadlines":         func(c net.Conn) net.Conn { return heedless{c} },
+		"that do not survive deadlines": func(c net.Conn) net.Conn { return brittle{c} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+				cfg := fast(b)
+				cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					nc, err := b.Dial(ctx, network, addr)
+					return odd(nc), err
+				}
+				cfg.FetchMaxWait = time.Second
+				c := openConsumer(t, cfg)
+				require.NoError(t, c.Assign(tp0))
+				produce(b, "t", 0, 1)
+				pollN(t, c, 1)
+				conns := connections(b)
+				for range 3 {
+					require.Equal(t, time.Duration(0), pollNext(t, b, c))
+					began := time.Now()
+					records, err := c.Poll(t.Context(), 30*time.Millisecond)
+					require.NoError(t, err)
+					require.Zero(t, records.Len())
+					require.Equal(t, 30*time.Millisecond, time.Since(began))
+				}
+				require.Equal(t, conns, connections(b), "the connection is kept")
+			})
+		})
+	}
+}
+
+func TestRecordsAreFetchedWhileTheApplicationWorks(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		c := trickling(t, b, fast(b))
+		polled := 0
+		for range 2 {
+			for range 4 {
+				time.Sleep(20 * time.Millisecond)
+				produce(b, "t", 0, 1)
+			}
+			synctest.Wait()
+			records, err := c.Poll(t.Context(), time.Second)
+			require.NoError(t, err)
+			polled += records.Len()
+			synctest.Wait()
+		}
+		require.Equal(t, 8, polled)
+	})
+}
+
+func TestWhoDoesNotWaitIsNotKeptFromRecords(t *testing.T) {
+	t.Run("Poll that returns at once", func(t *testing.T) {
+		bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+			c := trickling(t, b, fast(b))
+			produce(b, "t", 0, 1)
+			n := 0
+			for range 2 {
+				synctest.Wait()
+				records, err := c.Poll(t.Context(), 0)
+				require.NoError(t, err)
+				n += records.Len()
+			}
+			require.Equal(t, 1, n)
+		})
+	})
+	t.Run("Messages", func(t *testing.T) {
+		bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+			c := trickling(t, b, fast(b))
+			produce(b, "t", 0, 1)
+			began := time.Now()
+			<-c.Messages(t.Context())
+			require.Equal(t, time.Duration(0), time.Since(began))
+		})
+	})
+}
+
+// An answer that waits while nobody polls does not look late.
+func TestAnAnswerThatWaitsForPollIsNotLate(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
 		cfg := fast(b)
-		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			nc, err := b.Dial(ctx, network, addr)
-			return timeless{nc}, err
-		}
-		cfg.FetchMaxWait = time.Second
-		c := openConsumer(t, cfg)
-		require.NoError(t, c.Assign(tp0))
-		produce(b, "t", 0, 1)
-		pollN(t, c, 1)
-		for range 3 {
-			require.Equal(t, time.Duration(0), pollNext(t, b, c))
-		}
-		began := time.Now()
-		records, err := c.Poll(t.Context(), 30*time.Millisecond)
+		cfg.RequestTimeout = 1200 * time.Millisecond // and FetchMaxWait is 1 s
+		c := trickling(t, b, cfg)
+		conns := connections(b)
+		records, err := c.Poll(t.Context(), 950*time.Millisecond)
 		require.NoError(t, err)
 		require.Zero(t, records.Len())
-		require.Equal(t, 30*time.Millisecond, time.Since(began))
+		time.Sleep(3 * time.Second)
+		require.Equal(t, conns, connections(b), "the connection is kept")
+		require.Equal(t, time.Duration(0), pollNext(t, b, c))
 	})
 }

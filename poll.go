@@ -154,6 +154,7 @@ type waiter struct {
 	timeout    time.Duration // negative: no end
 	deadline   time.Time
 	timer      *time.Timer
+	prompt     bool           // the application came back at once
 	turnMissed bool           // the last attend left duties undone, as the time was over
 	standing   bool           // a wait without an end looks at faults now and then
 	channel    *channelReader // whose questions are answered while waiting, nil if none
@@ -162,6 +163,7 @@ type waiter struct {
 // newWaiter returns a waiter for the one that reads; endWait ends its use.
 func (c *Consumer) newWaiter(timeout time.Duration) waiter {
 	w := waiter{began: time.Now(), timeout: timeout, timer: c.timer}
+	w.prompt = w.began.Sub(c.waited) < promptly
 	if timeout > 0 {
 		w.deadline = w.began.Add(timeout)
 	}
@@ -203,7 +205,8 @@ func (w *waiter) until() time.Time {
 func (w *waiter) isOver() bool { return w.timeout >= 0 && !time.Now().Before(w.deadline) }
 
 func (c *Consumer) endWait(w *waiter) {
-	c.metrics.Client.PollEnded(time.Now())
+	c.waited = time.Now()
+	c.metrics.Client.PollEnded(c.waited)
 	if w.timer != nil {
 		w.timer.Stop()
 		c.timer = w.timer
@@ -223,6 +226,7 @@ func (w *waiter) questions() <-chan func() {
 // when the time is over.
 func (c *Consumer) await(ctx context.Context, w *waiter) (over bool, err error) {
 	if w.timeout == 0 {
+		c.fetcher.lending.decline()
 		return true, nil
 	}
 	c.waiting.Add(1)
@@ -230,10 +234,12 @@ func (c *Consumer) await(ctx context.Context, w *waiter) (over bool, err error) 
 		c.noteAsked() // it did all the time
 		c.waiting.Add(-1)
 	}()
-	if w.channel == nil { // else there are questions to wait for too
+	if w.prompt && w.channel == nil { // else there are questions to wait for too
 		if l := c.fetcher.lending.borrow(); l != nil {
 			return c.awaitAnswer(ctx, w, l)
 		}
+	} else {
+		c.fetcher.lending.decline()
 	}
 	select {
 	case <-c.wake:

@@ -106,9 +106,6 @@ func (r *Reader) Frame() (int32, error) {
 	}
 	r.api, r.size, r.left = "", 0, 0
 	if !r.fill(frameLengthBytes) {
-		if r.err == io.EOF && r.pos < r.end {
-			r.err = io.ErrUnexpectedEOF
-		}
 		return 0, r.err
 	}
 	head := r.buf[r.pos : r.pos+frameLengthBytes]
@@ -167,14 +164,30 @@ func (r *Reader) fail(field, format string, args ...any) {
 	}
 }
 
-// Await waits until there is something to read, or an error that reading will find. It
-// returns false when the source's deadline passed before; that error is not kept.
+// Await waits until the next frame has come as a whole, or, where the buffer does not hold
+// it, its length, or until there is an error that reading will find. It returns false when
+// the source's deadline passed before; that error is not kept, and what has come is. The
+// frame before was read to its end.
 func (r *Reader) Await() bool {
-	if r.err != nil || r.fill(1) || !errors.Is(r.err, os.ErrDeadlineExceeded) {
-		return true
+	for r.err == nil && r.Buffered() < r.awaited() {
+		if !r.fill(r.awaited()) && errors.Is(r.err, os.ErrDeadlineExceeded) {
+			r.err = nil
+			return false
+		}
 	}
-	r.err = nil
-	return false
+	return true
+}
+
+// awaited returns how many bytes Await waits for, as far as that is known.
+func (r *Reader) awaited() int {
+	if r.Buffered() < frameLengthBytes {
+		return frameLengthBytes
+	}
+	size := int32(binary.BigEndian.Uint32(r.buf[r.pos:]))
+	if size < 0 || int(size) > len(r.buf)-frameLengthBytes {
+		return frameLengthBytes
+	}
+	return frameLengthBytes + int(size)
 }
 
 // HasFrame tells whether the next frame has come as a whole, so that reading it waits for
@@ -221,7 +234,7 @@ func (r *Reader) read(dst []byte) int {
 			return n
 		}
 		if err != nil {
-			if err == io.EOF && r.left > 0 {
+			if err == io.EOF && (r.left > 0 || r.pos < r.end) {
 				err = io.ErrUnexpectedEOF
 			}
 			r.err = err

@@ -385,29 +385,57 @@ func (s *impatient) Read(dst []byte) (int, error) {
 
 func TestReaderAwaitsWithoutLosingAnything(t *testing.T) {
 	r := NewReader(&impatient{bytes: wireFrame(7)}, 0)
-	require.False(t, r.Await())
-	require.NoError(t, r.Err())
+	for range wireFrame(7) {
+		require.False(t, r.Await())
+		require.NoError(t, r.Err())
+	}
 	require.True(t, r.Await())
 	require.True(t, r.Await(), "what came stays")
 	_, err := r.Frame()
+	require.NoError(t, err)
+	require.Equal(t, int8(7), r.Int8())
+	_, err = r.Frame()
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "reading does not bear it")
 	require.True(t, r.Await(), "there is an error to be found")
 }
 
-func TestReaderTellsWhetherAFrameCameAsAWhole(t *testing.T) {
-	both := append(wireFrame(1, 2, 3), wireFrame(4)...)
+func TestReaderAwaitsWholeFramesThatFitItsBuffer(t *testing.T) {
+	frame := wireFrame(1, 2, 3)
+	both := append(wireFrame(1, 2, 3), frame...)
 	for n := range both {
-		r := NewReader(io.MultiReader(bytes.NewReader(both[:n]), bytes.NewReader(both[n:])), 0)
-		r.Await()
-		require.Equal(t, n == 0 || n >= 7, r.HasFrame(), n)
-		if n >= 7 {
+		r := NewReader(io.MultiReader(bytes.NewReader(both[:n]), &impatient{bytes: both[n:]}), 0)
+		for i := range 2 {
+			require.Equal(t, n >= (i+1)*len(frame), r.Await(), n)
+			for !r.Await() {
+				require.False(t, r.HasFrame())
+			}
+			require.True(t, r.HasFrame())
 			_, err := r.Frame()
 			require.NoError(t, err)
-			require.NoError(t, r.Discard(3))
+			body, err := r.Body(nil)
+			require.NoError(t, err)
+			require.Equal(t, []byte{1, 2, 3}, body)
 			require.False(t, r.HasFrame())
 		}
 	}
-	r := NewReader(bytes.NewReader([]byte{0xff, 0, 0, 0, 1}), 0)
-	r.Await()
-	require.False(t, r.HasFrame(), "a negative length")
+	for _, head := range [][]byte{{0xff, 0, 0, 0, 1}, {0, 0, 2, 0, 1}} { // a negative length, and one beyond the buffer
+		r := NewReader(bytes.NewReader(head), 0)
+		require.True(t, r.Await())
+		require.False(t, r.HasFrame())
+	}
+}
+
+func TestReaderAwaitsNoFrameOfAConnectionThatEnds(t *testing.T) {
+	frame := wireFrame(1, 2, 3)
+	for n := range frame {
+		r := NewReader(bytes.NewReader(frame[:n]), 0)
+		require.True(t, r.Await())
+		require.False(t, r.HasFrame())
+		_, err := r.Frame()
+		if n == 0 {
+			require.Equal(t, io.EOF, err)
+		} else {
+			require.Equal(t, io.ErrUnexpectedEOF, err)
+		}
+	}
 }

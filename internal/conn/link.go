@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/kafkaconsumer/kafka/protocol"
@@ -236,16 +238,26 @@ func (l *Link) Send(key, version int16, flexible bool, body func(dst []byte) []b
 	return l.sendStreamed(frame, now)
 }
 
-// Await waits until something of the answer to what was sent comes, or there is an error for
-// Receive to return. It returns false when AwaitUntil's time came before.
+// Await waits until the answer to what was sent has come, of a large one the beginning, or
+// there is an error for Receive to return. It returns false when AwaitUntil's time came before.
 func (l *Link) Await() bool { return l.reader.Await() }
 
 // HasWhole tells whether the whole answer has come, so that Receive waits for nothing.
 func (l *Link) HasWhole() bool { return l.reader.HasFrame() }
 
+// CanAwait tells whether AwaitUntil may be relied on, as it may for sockets. What else a
+// dialer makes, such as a tunnel, may ignore deadlines, or be of no use once one has passed.
+func (l *Link) CanAwait() bool {
+	nc := l.raw
+	if secured, ok := nc.(*tls.Conn); ok { // by the dialer
+		nc = secured.NetConn()
+	}
+	_, socket := nc.(syscall.Conn)
+	return socket
+}
+
 // AwaitUntil sets when Await, and whatever else reads, gives up; zero: never. It may be
-// called while Await waits. Connections of a dialer may not know how to do that, which is
-// the error.
+// called while Await waits. It fails when the connection is closed.
 func (l *Link) AwaitUntil(t time.Time) error { return l.conn.SetReadDeadline(t) }
 
 // Receive calls read as Stream does.
@@ -315,10 +327,11 @@ func throttleOf(resp kmsg.Response) (told time.Duration, wait, ok bool) {
 	return time.Duration(max(millis, 0)) * time.Millisecond, wait, true
 }
 
-// IsReady tells whether Send would have to wait for nothing before it sends.
+// IsReady tells whether Send would have to wait for nothing before it sends, also a moment
+// later.
 func (l *Link) IsReady() bool {
 	throttled := !l.throttled.IsZero() && time.Now().Before(l.throttled)
-	renews := !l.renewAt.IsZero() && !time.Now().Before(l.renewAt)
+	renews := !l.renewAt.IsZero() && time.Until(l.renewAt) < time.Second
 	return !throttled && !renews && l.Err() == nil
 }
 

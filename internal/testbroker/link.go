@@ -1,6 +1,7 @@
 package testbroker
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -192,3 +193,7 @@ func (l *linkConn) SetWriteDeadline(t time.Time) error {
 	l.out.setDeadline(&l.out.write, t)
 	return nil
 }
+
+// SyscallConn is what tells a socket, which keeps to its deadlines as a link does, from other
+// connections. There is no descriptor to give.
+func (l *linkConn) SyscallConn() (syscall.RawConn, error) { return nil, errors.ErrUnsupported }
