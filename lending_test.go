@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
+	"github.com/kafkaconsumer/kafka/internal/testbroker/certs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -137,6 +139,35 @@ func TestPollDoesNotWaitForTheRestOfAnAnswer(t *testing.T) {
 		require.Equal(t, time.Duration(0), pollNext(t, b, c))
 		require.Equal(t, conns, connections(b), "the connection is kept")
 	})
+}
+
+// What has come of an answer when Poll's time is over is not lost, over TLS neither.
+func TestPollReadsAnswersOverTLSInPieces(t *testing.T) {
+	ca := certs.New("ca")
+	leaf := ca.Issue([]string{"node1.test"})
+	option, _ := tlsCluster(func(int32) *tls.Config { return &tls.Config{Certificates: []tls.Certificate{leaf.TLS()}} })
+	realTime(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		cfg := patient(fast(b))
+		cfg.SecurityProtocol, cfg.SSLCAFile = SecuritySSL, writeFile(t, "ca.pem", ca.PEM())
+		c := reader(t, cfg, tp0)
+		produce(b, "t", 0, 1)
+		pollN(t, c, 1)
+		conns := connections(b)
+		b.On(keyFetch).Trickle(15, time.Millisecond)
+		produced, polled, lent := 0, 0, false
+		for began := time.Now(); polled < 50 || !lent; {
+			require.Less(t, time.Since(began), 20*time.Second, "lent: %v, polled: %d", lent, polled)
+			if polled == produced {
+				produce(b, "t", 0, 1)
+				produced++
+			}
+			records, err := c.Poll(t.Context(), 3*time.Millisecond)
+			require.NoError(t, err)
+			polled += records.Len()
+			lent = lent || lentLoop(c) != nil
+		}
+		require.Equal(t, conns, connections(b), "the connection is kept")
+	}, option)
 }
 
 // connections returns how many connections were fetched over.
