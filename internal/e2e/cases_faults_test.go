@@ -132,15 +132,15 @@ func TestStallIsToldOfUntilTheBrokerIsBack(t *testing.T) {
 		cfg := faultConfig()
 		cfg.Dialer, cfg.OnEvent = p.Dial, func(e kafka.Event) { events <- e }
 		cfg.RequestTimeout, cfg.MaxPartitionFetchBytes, cfg.MaxBufferedBytes = time.Second, 100, 1000
-		next := func() kafka.Event {
-			for {
+		next := func(within time.Duration) kafka.Event {
+			for over := time.After(within); ; {
 				select {
 				case e := <-events:
 					switch e.(type) {
 					case kafka.EventPartitionStalled, kafka.EventPartitionResumed:
 						return e
 					}
-				default:
+				case <-over:
 					return nil
 				}
 			}
@@ -161,13 +161,15 @@ func TestStallIsToldOfUntilTheBrokerIsBack(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, kafka.HealthStalled, h.State, h.Reason)
 		require.Positive(t, h.Partitions[tp].Lag)
-		require.Equal(t, tp, next().(kafka.EventPartitionStalled).TopicPartition)
-		require.Nil(t, next(), "it is told once")
+		stalled, _ := next(patience).(kafka.EventPartitionStalled)
+		require.Equal(t, tp, stalled.TopicPartition)
+		require.Nil(t, next(0), "it is told once")
 
 		p.Allow(t)
 		more, _ := pollUntil(t, c, patience, func(got []kafka.Record) bool { return len(first)+len(rest)+len(got) >= 200 })
 		require.Equal(t, consume.Span(0, 200), consume.Offsets(slices.Concat(first, rest, more)))
-		require.Equal(t, tp, next().(kafka.EventPartitionResumed).TopicPartition)
+		resumed, _ := next(patience).(kafka.EventPartitionResumed)
+		require.Equal(t, tp, resumed.TopicPartition)
 		h, err = c.Health()
 		require.NoError(t, err)
 		require.Equal(t, kafka.HealthOK, h.State, h.Reason)
