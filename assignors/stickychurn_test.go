@@ -2,6 +2,7 @@ package assignors
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -42,13 +43,15 @@ func (c *churn) join() {
 
 func (c *churn) subscribe(m *Member) {
 	m.Topics = nil
-	for topic := range c.in.Topics {
+	for _, topic := range c.topics() {
 		if c.equal || c.rnd.IntN(3) > 0 {
 			m.Topics = append(m.Topics, topic)
 		}
 	}
-	slices.Sort(m.Topics)
 }
+
+// topics gives the names in order, so that a seed always makes the same churn.
+func (c *churn) topics() []string { return slices.Sorted(maps.Keys(c.in.Topics)) }
 
 // change lets up to a few members leave and join, and now and then a topic or the
 // subscription of a member change.
@@ -66,9 +69,9 @@ func (c *churn) change(few int) {
 	case 0:
 		c.addTopic(8)
 	case 1:
-		for topic, ps := range c.in.Topics {
-			if len(topic) > 0 && c.rnd.IntN(len(c.in.Topics)) == 0 {
-				c.in.Topics[topic] = partitions(len(ps) + 2)
+		for _, topic := range c.topics() {
+			if c.rnd.IntN(len(c.in.Topics)) == 0 {
+				c.in.Topics[topic] = partitions(len(c.in.Topics[topic]) + 2)
 			}
 		}
 	}
