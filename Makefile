@@ -19,7 +19,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 VET_PLATFORMS := $(filter-out $(shell go env GOOS)/%,linux/amd64 darwin/arm64 windows/amd64)
 FUZZTIME  := 20s
 
-.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests matrix unit cross consumer-check sidebyside soak fuzz cover bench bench-full clean
+.PHONY: help demo test check fmt vet staticcheck govulncheck tidy tests matrix unit cross consumer-check sidebyside soak recovery fuzz cover bench bench-full clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ soak: ## groups with other clients, members killed at random: MINUTES on each re
 	@for v in $(or $(V),$(SOAK_RELEASES)); do \
 		(cd internal/e2e && go test -race -count=1 -v -run TestMixedCompany -timeout $$(($(MINUTES) + 15))m ./soak -args -release $$v -time $(MINUTES)m); \
 	done
+
+recovery: ## how clients get over faults of brokers: this one and others
+	cd internal/e2e && go test -count=1 -v -timeout=25m -run TestCluster/4.4.0/faults_of_the_coordinator . -args -peers
 
 fuzz: ## run each fuzz test for FUZZTIME
 	@go list ./... | while read -r p; do \

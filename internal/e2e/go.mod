@@ -3,6 +3,7 @@ module github.com/kafkaconsumer/kafka/internal/e2e
 go 1.26.0
 
 require (
+	github.com/IBM/sarama v1.61.1
 	github.com/kafkaconsumer/kafka v0.0.0-00010101000000-000000000000
 	github.com/kafkaconsumer/kafka/contrib/gssapi v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
@@ -26,9 +27,13 @@ require (
 )
 
 require (
+	github.com/davecgh/go-spew v1.1.1 // indirect
+	github.com/eapache/go-resiliency v1.7.0 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/rcrowley/go-metrics v0.0.0-20250401214520-65e299d6c5c9 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.50.0 // indirect
 )
 
 replace github.com/kafkaconsumer/kafka => ../..

@@ -19,6 +19,7 @@ import (
 const (
 	keyFetch     = 1
 	keyMetadata  = 3
+	keyJoinGroup = 11
 	keyHeartbeat = 12
 )
 

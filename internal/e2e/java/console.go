@@ -16,13 +16,13 @@ import (
 // of Java's consumer.
 func ConsoleConsumer(t testing.TB, c *broker.Cluster, group, topic string, properties map[string]string) *peer.Consumer {
 	t.Helper()
-	return peer.Start(t, ConsoleProgram(t, c, group, topic, properties))
+	return peer.Start(t, ConsoleProgram(t, c.Version, c.Bootstrap(), group, topic, properties))
 }
 
-// ConsoleProgram is what ConsoleConsumer starts.
-func ConsoleProgram(t testing.TB, c *broker.Cluster, group, topic string, properties map[string]string) peer.Program {
+// ConsoleProgram is what ConsoleConsumer starts, for brokers of a version.
+func ConsoleProgram(t testing.TB, version string, bootstrap []string, group, topic string, properties map[string]string) peer.Program {
 	t.Helper()
-	release := broker.Tools(c.Version)
+	release := broker.Tools(version)
 	line, err := broker.JVM(release, "128m")
 	if err != nil {
 		t.Fatalf("start the console consumer: %v", err)
@@ -32,7 +32,7 @@ func ConsoleProgram(t testing.TB, c *broker.Cluster, group, topic string, proper
 		formatter, property = "--formatter-property", "--command-property"
 	}
 	line = append(line, "org.apache.kafka.tools.consumer.ConsoleConsumer",
-		"--bootstrap-server", join(c.Bootstrap()), "--topic", topic, "--group", group, "--from-beginning")
+		"--bootstrap-server", join(bootstrap), "--topic", topic, "--group", group, "--from-beginning")
 	for _, p := range []string{"print.partition", "print.offset", "print.key", "print.value"} {
 		line = append(line, formatter, p+"=true")
 	}

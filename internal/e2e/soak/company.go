@@ -55,7 +55,7 @@ func program(t testing.TB, c *broker.Cluster, kind, group, topic string, strateg
 		if isOld(c) {
 			return oldConsole(t, c, group, topic, strategies)
 		}
-		return java.ConsoleProgram(t, c, group, topic, map[string]string{
+		return java.ConsoleProgram(t, c.Version, c.Bootstrap(), group, topic, map[string]string{
 			"session.timeout.ms": ms(sessionTimeout), "heartbeat.interval.ms": ms(heartbeat), "auto.commit.interval.ms": ms(autoCommit),
 			"partition.assignment.strategy": javaStrategies(strategies),
 		})
