@@ -75,7 +75,9 @@ type recovery struct {
 	named                time.Duration // until brokers named another coordinator; 0: they did not
 	beating              time.Duration // from then to the first heartbeat that was answered
 	joins                int           // how often it joined again
-	cpu                  float64       // of one core; 0: not known
+	connects             int           // connections that it made meanwhile
+	took                 time.Duration // until all went on
+	cpu                  float64       // of one core, with what other tests take meanwhile; 0: not known
 }
 
 // testRecovery has each fault happen to a group of one member. B18
@@ -92,7 +94,7 @@ func testRecovery(t *testing.T, f *faulty) {
 			require.Less(t, r.beating, recoverySession/3+3*time.Second, "from when another coordinator was named")
 			require.Less(t, r.noticed, requestTimeout+soon, "from the producer's answer")
 			require.Less(t, r.unnoticed, soon, "from the producer's answer, of partitions with healthy leaders")
-			require.Less(t, r.cpu, 0.2, "of one core")
+			require.Less(t, r.connects, 20+5*int(r.took.Seconds()), "connects follow the backoff")
 			if *peersFlag {
 				for _, c := range peers {
 					f.run(t, c.name, func(t *testing.T) { table = append(table, recoverFrom(t, f, fault, c)) })
@@ -180,7 +182,7 @@ func recoverFrom(t *testing.T, f *faulty, fault fault, c client) recovery {
 		s.stop()
 		s, node = begin(t, f, fault, c)
 	}
-	joins, cpu := s.joins(), cpuTime(t)
+	joins, connects, cpu := s.joins(), s.connects(), cpuTime(t)
 	began := time.Now()
 	s.watch()
 	defer func() {
@@ -194,7 +196,7 @@ func recoverFrom(t *testing.T, f *faulty, fault fault, c client) recovery {
 	waitFor(t, "records and heartbeats go on", func() bool { return time.Since(since) > time.Second && s.goesOn(since) && s.beatsAgain(since) })
 	time.Sleep(time.Second)
 	took := time.Since(began)
-	r := recovery{client: c.name, fault: fault.name, joins: s.joins() - joins}
+	r := recovery{client: c.name, fault: fault.name, joins: s.joins() - joins, connects: s.connects() - connects, took: took}
 	if !c.apart {
 		r.cpu = (cpuTime(t) - cpu).Seconds() / took.Seconds()
 	}
@@ -361,6 +363,14 @@ func (s *subject) heartbeats() (n int64) {
 		n += p.Answered(keyHeartbeat)
 	}
 	return n - s.beatsBefore
+}
+
+// connects counts connections to brokers that were there.
+func (s *subject) connects() (n int) {
+	for _, p := range s.proxies {
+		n += p.Connects()
+	}
+	return n
 }
 
 // joins counts requests to join.
