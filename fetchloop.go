@@ -28,7 +28,7 @@ type fetchLoop struct {
 
 	back       chan struct{} // tells a loop that was lent to go on by itself
 	alone      bool          // there was no other loop when the last request was sent
-	light      bool          // the last answer left nothing to be decoded by others
+	light      bool          // the last answer had something, and left nothing to be decoded by others
 	unlendable bool          // nobody else may wait on the connection
 
 	hasSide   bool // runSide runs; guarded by fetcher.mu
@@ -259,7 +259,7 @@ func (l *fetchLoop) takeIn() {
 		l.throttled = now.Add(throttle)
 	}
 	little := table.HasLittleUndecoded()
-	l.light = little || !table.HasUndecoded()
+	l.light = little
 	if little {
 		l.f.decodeHere()
 	}
