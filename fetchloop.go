@@ -258,9 +258,8 @@ func (l *fetchLoop) takeIn() {
 	if wait {
 		l.throttled = now.Add(throttle)
 	}
-	little := table.HasLittleUndecoded()
-	l.light = little
-	if little {
+	l.light = table.HasLittleUndecoded()
+	if l.light {
 		l.f.decodeHere()
 	}
 	l.f.release()
