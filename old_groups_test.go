@@ -1,18 +1,17 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/logbuffer"
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
 	"github.com/kafkaconsumer/kafka/protocol"
 	"github.com/stretchr/testify/require"
@@ -26,22 +25,7 @@ func oldBubble(t *testing.T, release string, partitions int32, test func(t *test
 }
 
 // A logBuffer keeps what is logged.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
+type logBuffer struct{ logbuffer.Buffer }
 
 // warnings counts the warnings that have text in them.
 func (l *logBuffer) warnings(text string) (n int) {

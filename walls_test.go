@@ -124,7 +124,7 @@ func wallBetween(f sourceFile, imported string, nested bool) string {
 		return "assignors work on plain data"
 	case !isStandard(imported) && !within(imported, append(allowedDependencies, modulePath)...) && !f.in("internal/testbroker", "internal/leakcheck"):
 		return "not among the dependencies that were agreed"
-	case (imported == "testing" || within(imported, modulePath+"/internal/testbroker", modulePath+"/internal/leakcheck")) &&
+	case (imported == "testing" || within(imported, modulePath+"/internal/testbroker", modulePath+"/internal/leakcheck", modulePath+"/internal/logbuffer")) &&
 		!f.in("internal/testbroker", "internal/leakcheck"):
 		return "users would get the test kit"
 	}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/kafkaconsumer/kafka/internal/conn"
 	"github.com/kafkaconsumer/kafka/internal/leakcheck"
+	"github.com/kafkaconsumer/kafka/internal/logbuffer"
 	"github.com/kafkaconsumer/kafka/internal/testbroker"
 	"github.com/kafkaconsumer/kafka/protocol"
 	"github.com/stretchr/testify/require"
@@ -372,24 +372,6 @@ func TestNodesFollowTheMetadata(t *testing.T) {
 	})
 }
 
-// A logBuffer keeps what is logged.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 // KIP-899: the whole cluster moved to other ports.
 func TestRebootstrapWhenNoKnownBrokerAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -415,7 +397,7 @@ func TestRebootstrapWhenNoKnownBrokerAnswers(t *testing.T) {
 			}
 			return old.Dial(ctx, network, addr)
 		}
-		var log logBuffer
+		var log logbuffer.Buffer
 		cfg := testConfig(t, dial, "boot")
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c := New(cfg)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/logbuffer"
 	"github.com/kafkaconsumer/kafka/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -309,7 +310,7 @@ func TestBrokerAuthenticationFailure(t *testing.T) {
 			p.authenticate(58)
 			p.drain()
 		})
-		var logged logBuffer
+		var logged logbuffer.Buffer
 		cfg := ps.config()
 		cfg.Auth = plain(0)
 		cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))

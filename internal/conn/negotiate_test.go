@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kafkaconsumer/kafka/internal/logbuffer"
 	"github.com/kafkaconsumer/kafka/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -80,7 +81,7 @@ func TestOldBrokersAreFound(t *testing.T) {
 				ps := newPeers(t, tc.peer.serve)
 				cfg := ps.config()
 				cfg.ProbeTimeout = 2 * time.Second
-				var log logBuffer
+				var log logbuffer.Buffer
 				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				cfg.Releases = NewReleases()
 				start := time.Now()

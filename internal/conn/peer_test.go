@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -32,24 +31,6 @@ type peers struct {
 	slow   time.Duration
 	block  bool // dials wait for their context
 	conns  []net.Conn
-}
-
-// A logBuffer keeps what is logged.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // newPeers runs script on a goroutine of its own for each connection.
