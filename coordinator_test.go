@@ -305,8 +305,8 @@ func TestHeartbeatsAndCommitsGoOnWhileAnotherMemberJoins(t *testing.T) {
 // B42.
 func TestCloseDoesNotWaitForAJoinThatIsHeld(t *testing.T) {
 	groupTest(t, func(t *testing.T, tb *testbroker.Cluster) {
-		m := newTestMember(t, tb, nil).subscribe("t").run()
 		held := tb.On(protocol.KeyJoinGroup).After(1).Hold()
+		m := newTestMember(t, tb, nil).subscribe("t").run()
 		time.AfterFunc(20*time.Second, held.Release)
 		require.True(t, held.WaitHeld(1, 5*time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
