@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -231,23 +230,20 @@ func (c *Cluster) stop() {
 	_ = os.RemoveAll(c.dir)
 }
 
-// freePorts gives ports that nobody listens on. They lie below the range from
-// which systems take the ports of outgoing connections, any of which could
-// otherwise grab one before the broker does.
+// freePorts gives ports that nobody listens on, each once.
 func freePorts(n int) ([]int, error) {
 	var ports []int
-	for range 1000 {
-		if len(ports) == n {
-			return ports, nil
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(15000+rand.IntN(15000)))
+	for range n {
+		l, err := proc.Listen()
 		if err != nil {
-			continue
+			return nil, err
 		}
-		defer l.Close() // held until all are found, so that they differ
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
 	}
-	return nil, errors.New("no free ports on 127.0.0.1")
+	return ports, nil
 }
 
 func brokerFile(name string) (string, error) {

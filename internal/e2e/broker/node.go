@@ -127,12 +127,13 @@ func (n *node) waitPort(timeout time.Duration) error {
 	})
 }
 
-// poll repeats ask until it succeeds; the end of the process ends it early.
+// poll repeats ask until it succeeds; the end of the process ends it early, and whatever
+// answers then on its port is another's.
 func (n *node) poll(timeout time.Duration, ask func() error) error {
 	deadline := time.After(timeout)
 	for {
 		err := ask()
-		if err == nil {
+		if err == nil && n.process.Running() {
 			return nil
 		}
 		select {

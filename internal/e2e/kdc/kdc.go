@@ -134,7 +134,7 @@ func (k *KDC) start() error {
 }
 
 func (k *KDC) layOut() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := proc.Listen()
 	if err != nil {
 		return err
 	}

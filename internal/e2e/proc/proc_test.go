@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 func dyingParent(log string) {
-	p, err := proc.Start(proc.Options{Args: []string{"sh", "-c", "echo $$; sleep 100"}, Log: log, Pipe: true})
+	p, err := proc.Start(proc.Options{Args: []string{"sh", "-c", "echo $$; sleep 1000"}, Log: log, Pipe: true})
 	if err != nil {
 		panic(err)
 	}
@@ -47,7 +47,7 @@ func TestProgramsEndWhenTheTestBinaryIsKilled(t *testing.T) {
 	require.ErrorContains(t, err, "killed")
 	group, err := strconv.Atoi(strings.TrimSpace(string(out)))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return syscall.Kill(-group, 0) != nil }, 5*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return syscall.Kill(-group, 0) != nil }, time.Minute, 10*time.Millisecond,
 		"the process group outlives the test binary")
 }
 
@@ -61,7 +61,7 @@ func TestStopKillsWhatDoesNotHeedSIGTERM(t *testing.T) {
 	p.Stop(200 * time.Millisecond)
 	require.False(t, p.Running())
 	require.Error(t, p.Err())
-	require.Less(t, time.Since(start), 5*time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 }
 
 func TestPausedProgramsStopAndGoOn(t *testing.T) {
@@ -107,4 +107,30 @@ func TestCachedFillsOnceUntilItsKeyChanges(t *testing.T) {
 	_, err = proc.Cached(name, "two", fill)
 	require.NoError(t, err)
 	require.Equal(t, 3, fills, "what a failed fill left behind was taken for complete")
+}
+
+func TestEachPortIsGivenOnce(t *testing.T) {
+	const variable = "PROC_TEST_PORTS"
+	seen := map[string]bool{}
+	for range 100 {
+		l, err := proc.Listen()
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		require.False(t, seen[l.Addr().String()], "%s was given before", l.Addr())
+		seen[l.Addr().String()] = true
+	}
+	if os.Getenv(variable) != "" {
+		for addr := range seen {
+			fmt.Println(addr)
+		}
+		return
+	}
+	other := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	other.Env = append(os.Environ(), variable+"=1")
+	out, err := other.Output()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "127.0.0.1:")
+	for line := range strings.Lines(string(out)) {
+		require.False(t, seen[strings.TrimSpace(line)], "%s was given to another test binary, too", line)
+	}
 }

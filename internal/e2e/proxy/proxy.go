@@ -7,12 +7,12 @@ package proxy
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kafkaconsumer/kafka/internal/e2e/proc"
 )
 
 // A Proxy passes connections on to a broker. Its methods may be called from
@@ -48,7 +48,7 @@ func Start(t testing.TB, upstream string) *Proxy {
 
 // Listen is Start for a proxy that its caller closes.
 func Listen(upstream string) (*Proxy, error) {
-	l, err := listenBelow()
+	l, err := proc.Listen() // the port of which is still free after Refuse
 	if err != nil {
 		return nil, err
 	}
@@ -58,18 +58,6 @@ func Listen(upstream string) (*Proxy, error) {
 	}
 	p.wg.Go(func() { p.accept(l) })
 	return p, nil
-}
-
-// listenBelow listens on a port below the range from which systems take the
-// ports of outgoing connections, so that it is still free after Refuse.
-func listenBelow() (l net.Listener, err error) {
-	for range 100 {
-		l, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(10000+rand.IntN(5000)))
-		if err == nil {
-			return l, nil
-		}
-	}
-	return nil, err
 }
 
 // Addr is where the proxy listens.
