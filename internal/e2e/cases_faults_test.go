@@ -52,7 +52,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 				connects := p.Connects()
 				fault.fail(t, p)
 				appendTo(t, target, topic, 0, 50)
-				require.Equal(t, consume.Span(50, 100), pollOffsets(t, c, 50, 2*requestTimeout+time.Second))
+				require.Equal(t, consume.Span(50, 100), pollOffsets(t, c, 50, 2*requestTimeout+soon))
 				require.NoError(t, c.Commit(t.Context()))
 				require.Equal(t, map[kafka.TopicPartition]int64{{Topic: topic}: 100}, committed(t, target, group))
 				waitFor(t, "a new connection", func() bool { return p.Connects() > connects })
@@ -111,7 +111,7 @@ func TestPollKeepsToItsTimeoutWhileTheBrokerIsAway(t *testing.T) {
 					require.Less(t, p.Connects()-connects, 30, "connects follow the backoff")
 					outage.back(t, p)
 					appendTo(t, target, topic, 0, 5)
-					require.Equal(t, consume.Span(5, 10), pollOffsets(t, c, 5, 2*requestTimeout+sessionTimeout))
+					require.Equal(t, consume.Span(5, 10), pollOffsets(t, c, 5, 2*requestTimeout+sessionTimeout+soon))
 					require.Equal(t, int64(10), position(t, c, tp))
 				})
 			}

@@ -90,8 +90,7 @@ func recreate(t *testing.T, target *Target, gone time.Duration, commit bool) {
 		ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 		defer cancel()
 		_ = c.Commit(ctx) // whether it succeeds is not said, only what it leaves behind
-		start := startOf(t, target, group, again)
-		require.Zero(t, start, "where another consumer of the new topic starts")
+		requireStartsAnew(t, target, group, again)
 	}
 
 	appendTo(t, target, other, 0, 5)
@@ -144,14 +143,18 @@ func TestCommitsForATopicThatWasCreatedAgainUnseen(t *testing.T) {
 	})
 }
 
-// startOf gives the position at which a new consumer of the group would start.
-func startOf(t *testing.T, target *Target, group string, tp kafka.TopicPartition) int64 {
+// requireStartsAnew requires that a new consumer of the group reads an empty partition
+// from its beginning on, if only when the broker has told it that what is committed is out
+// of range.
+func requireStartsAnew(t *testing.T, target *Target, group string, tp kafka.TopicPartition) {
 	t.Helper()
 	cfg := caseConfig()
 	cfg.GroupID = group
 	c := assigned(t, target, cfg, tp)
-	pollInTime(t, c, time.Second) // for an offset out of range to show
-	return position(t, c, tp)
+	records, errs := pollUntil(t, c, patience, func([]kafka.Record) bool { return position(t, c, tp) == 0 })
+	require.Empty(t, records)
+	requireAbout(t, tp.Topic, errs)
+	require.Zero(t, position(t, c, tp), "where another consumer of the new topic starts")
 }
 
 // requireAbout requires that errors name the topic.

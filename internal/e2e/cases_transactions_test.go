@@ -99,6 +99,7 @@ func TestLagIsMeasuredToWhatMayBeRead(t *testing.T) {
 
 		require.NoError(t, c.Pause(tp))
 		open.Commit(t)
+		waitFor(t, "the marker", func() bool { return endOffset(t, c, tp) == 101 })
 		appendTo(t, target, tp.Topic, 0, 100)
 		got, errs := pollInTime(t, c, time.Second)
 		require.Empty(t, got)

@@ -134,7 +134,10 @@ func testSessions(t *testing.T, f *faulty) {
 		return n
 	}
 	topic, group := f.topicOn(t, nil, []int32{1, 2, 3}, []int32{2, 3, 1}, []int32{3, 1, 2}, []int32{1, 2, 3}), f.Unique(t)
-	waitFor(t, "the followers' sessions", func() bool { was := sessions(); return was == sessions() && was != [faultyNodes]int{} })
+	waitFor(t, "the followers' sessions", func() bool { // those of two at each node
+		was := sessions()
+		return was == sessions() && slices.Min(was[:]) >= faultyNodes-1
+	})
 	before := sessions()
 	c := f.assign(t, faultConfig(), topic, group, 4)
 	l, r := startLoad(t, f.Java, topic, 4), startReader(t, c)
@@ -146,10 +149,13 @@ func testSessions(t *testing.T, f *faulty) {
 		require.NoError(t, c.Resume(tp))
 		time.Sleep(200 * time.Millisecond)
 	}
-	during := sessions()
-	for i := range during {
-		require.Equal(t, before[i]+1, during[i], "sessions at node %d", i+1)
-	}
+	waitFor(t, "one more session at each node", func() bool { // none that is left behind ends by itself
+		during := sessions()
+		for i := range during {
+			during[i]--
+		}
+		return during == before
+	})
 	finish(t, f.Target, topic, group, l, r)
 	consume.Close(t, c)
 	waitFor(t, "the sessions are closed", func() bool { return sessions() == before })
@@ -180,12 +186,12 @@ func testFollower(t *testing.T, f *faulty) {
 	byFollower := func() bool { n := served(); return n[1] > most && n[0] < most/3 && n[2] < most/3 }
 	waitFor(t, "the follower serves", byFollower)
 
-	connects := f.proxy(2).Connects()
+	connects, began := f.proxy(2).Connects(), time.Now()
 	t.Cleanup(func() { f.proxy(2).Silence(false) })
 	f.proxy(2).Silence(true)
 	flows(t, "the follower cannot be reached", l, r, requestTimeout+soon)
 	flows(t, "the follower still cannot be reached", l, r, requestTimeout+soon)
-	require.Less(t, f.proxy(2).Connects()-connects, 20, "no spinning between the two")
+	require.Less(t, f.proxy(2).Connects()-connects, 20+2*int(time.Since(began).Seconds()), "no spinning between the two")
 	f.proxy(2).Silence(false)
 	waitFor(t, "the follower serves again", byFollower)
 
@@ -282,11 +288,13 @@ func testUncleanElection(t *testing.T, f *faulty) {
 	require.Empty(t, errs)
 	require.Equal(t, consume.Span(100, 110), consume.Offsets(records))
 	require.Equal(t, "after the election", string(records[0].Value))
-	mu.Lock()
-	last := resets[len(resets)-1]
-	mu.Unlock()
-	require.Equal(t, tp, last.TopicPartition)
-	require.Equal(t, []int64{150, 100}, []int64{last.From, last.To})
+	waitFor(t, "the event of the truncation", func() bool { // told on a goroutine of its own
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.ContainsFunc(resets, func(e kafka.EventPositionReset) bool {
+			return e.TopicPartition == tp && e.From == 150 && e.To == 100
+		})
+	})
 
 	var truncation *kafka.LogTruncationError
 	waitFor(t, "the error", func() bool {
@@ -330,7 +338,8 @@ func away(t *testing.T, f *faulty, leave, comeBack func()) {
 	comeBack()
 	appendTo(t, f.Target, topic, 0, 10) // waits until there is a leader
 	for _, c := range consumers {
-		require.Equal(t, consume.Span(10, 20), pollOffsets(t, c, 10, requestTimeout+sessionTimeout+soon))
+		// They wait for requests and sessions to end, and for brokers that have just started.
+		require.Equal(t, consume.Span(10, 20), pollOffsets(t, c, 10, requestTimeout+sessionTimeout+20*time.Second))
 		require.Equal(t, int64(20), position(t, c, tp))
 		f.brokers.AwaitWhole(t) // the next one needs a coordinator
 	}

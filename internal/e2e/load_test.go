@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -157,6 +159,13 @@ func (r *reader) has(counts []int64) bool {
 	return true
 }
 
+// progress tells how far each partition was read, and which errors came.
+func (r *reader) progress() (next map[int32]int64, errs []error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.next), slices.Clone(r.errs)
+}
+
 // flows requires that records of all partitions which are produced from now on
 // are read soon after their producer had its answer.
 func flows(t *testing.T, what string, l *load, r *reader, soon time.Duration) {
@@ -168,7 +177,8 @@ func flows(t *testing.T, what string, l *load, r *reader, soon time.Duration) {
 	for !r.has(now) && time.Since(produced) < soon {
 		time.Sleep(10 * time.Millisecond)
 	}
-	require.True(t, r.has(now), "%s: records flow again within %v: %v of %v; errors %v", what, soon, r.next, now, r.errs)
+	next, errs := r.progress()
+	require.True(t, r.has(now), "%s: records flow again within %v: %v of %v; errors %v", what, soon, next, now, errs)
 	t.Logf("%s: read %v after the producer had its answer", what, time.Since(produced).Round(time.Millisecond))
 }
 

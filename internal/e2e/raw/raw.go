@@ -58,16 +58,26 @@ type Producer struct {
 // Producer makes one with an id of its own.
 func (c *Client) Producer(t testing.TB) *Producer {
 	t.Helper()
-	for {
-		resp := c.do(t, kmsg.NewPtrInitProducerIDRequest()).(*kmsg.InitProducerIDResponse)
-		err := kerr.ErrorForCode(resp.ErrorCode)
+	var resp *kmsg.InitProducerIDResponse
+	retry(t, "producer id", func() int16 {
+		resp = c.do(t, kmsg.NewPtrInitProducerIDRequest()).(*kmsg.InitProducerIDResponse)
+		return resp.ErrorCode
+	})
+	return &Producer{c, batch.Producer{ID: resp.ProducerID, Epoch: resp.ProducerEpoch}}
+}
+
+// retry asks until the answer has no error, or one that stays: brokers and topics that are
+// young have some that pass.
+func retry(t testing.TB, what string, ask func() (code int16)) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		err := kerr.ErrorForCode(ask())
 		if err == nil {
-			return &Producer{c, batch.Producer{ID: resp.ProducerID, Epoch: resp.ProducerEpoch}}
+			return
 		}
-		if !kerr.IsRetriable(err) {
-			t.Fatalf("raw producer id: %v", err)
+		if !kerr.IsRetriable(err) || time.Now().After(end) {
+			t.Fatalf("raw %s: %v", what, err)
 		}
-		time.Sleep(100 * time.Millisecond) // a young broker
 	}
 }
 
@@ -83,10 +93,9 @@ func (p *Producer) Send(t testing.TB, topic, key string) {
 	of.Topic, of.Partitions = topic, append(of.Partitions, part)
 	req := kmsg.NewPtrProduceRequest()
 	req.Acks, req.TimeoutMillis, req.Topics = -1, 5000, append(req.Topics, of)
-	resp := p.client.do(t, req).(*kmsg.ProduceResponse)
-	if err := kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode); err != nil {
-		t.Fatalf("raw produce: %v", err)
-	}
+	retry(t, "produce", func() int16 {
+		return p.client.do(t, req).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode
+	})
 }
 
 // HasRecords tells whether the log holds a record at or behind an offset, in
