@@ -26,7 +26,7 @@ const (
 	// killsApart is the least time between two kills: of the first the group knows by
 	// then.
 	killsApart = sessionTimeout + time.Second
-	stopGrace  = 20 * time.Second
+	stopGrace  = time.Minute
 )
 
 // A phase is how the members of a group find a common strategy.
@@ -99,12 +99,12 @@ func (g *gathering) run(d time.Duration) {
 	g.left.Wait()
 	g.callRoll()
 	ends := stop()
-	g.await("all records are consumed", stuck, func() bool { return g.ledger.missing() == 0 })
+	g.await("all records are consumed", func() bool { return g.ledger.missing() == 0 })
 	for _, m := range slices.Clone(g.members) {
 		g.leave(m)
 	}
 	g.left.Wait()
-	g.await("the last commits", stuck, func() bool { return g.commits.reached(g.group, ends) })
+	g.await("the last commits", func() bool { return g.commits.reached(g.group, ends) })
 	if stored := g.view.committed(g.t, g.group, g.topic); !slices.Equal(stored, ends) {
 		g.ledger.fail("committed is %v in the end, of %v", stored, ends)
 	}
@@ -247,7 +247,10 @@ func (g *gathering) callRoll() {
 	g.note("all %d members consume, after %v", len(g.members), time.Since(began))
 }
 
-func (g *gathering) await(what string, patience time.Duration, is func() bool) {
+// await waits for what comes in the end. How long anything stood still by then the ledger
+// tells.
+func (g *gathering) await(what string, is func() bool) {
+	const patience = time.Minute
 	for end := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			g.ledger.fail("not within %v: %s", patience, what)

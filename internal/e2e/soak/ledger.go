@@ -18,9 +18,9 @@ type ledger struct {
 
 	mu         sync.Mutex
 	partitions []account
-	endings    map[string]time.Time           // members that were killed
-	losses     map[string]map[int32]time.Time // partitions that the group took from members
-	kills      []time.Time                    // in order; see vanish, too
+	endings    map[string]time.Time             // members that were killed
+	losses     map[string]map[int32][]time.Time // when the group took partitions from members
+	kills      []time.Time                      // in order; see vanish, too
 
 	owners     map[int32]string // who said last that it has a partition
 	faults     []string
@@ -47,7 +47,7 @@ type delivery struct {
 }
 
 // A repeat is a record that was consumed again, though who consumed it before
-// was neither killed nor thrown out.
+// was not killed nor, in the end, thrown out.
 type repeat struct {
 	partition     int32
 	offset        int64
@@ -58,7 +58,7 @@ func newLedger(partitions int, limit time.Duration) *ledger {
 	return &ledger{
 		limit:      limit,
 		partitions: make([]account, partitions), endings: map[string]time.Time{},
-		losses: map[string]map[int32]time.Time{}, owners: map[int32]string{}, consumed: map[string]int{},
+		losses: map[string]map[int32][]time.Time{}, owners: map[int32]string{}, consumed: map[string]int{},
 	}
 }
 
@@ -93,13 +93,17 @@ func (l *ledger) deliver(member string, partition int32, offset int64, value str
 	}
 	l.consumed[member]++
 	a := &l.partitions[partition]
-	d := a.at(int(offset))
-	if d.member == "" {
+	was, is := a.at(int(offset)), delivery{member, at}
+	switch {
+	case was.member == "":
 		l.advance(partition, int(offset), at)
-	} else {
-		l.again(*d, member, partition, offset, at)
+	case is.at.Before(was.at): // what this member said is read later than what the other one did
+		l.again(repeat{partition, offset, is, *was})
+		return
+	default:
+		l.again(repeat{partition, offset, *was, is})
 	}
-	*d = delivery{member, at}
+	*was = is
 	l.owners[partition] = member
 }
 
@@ -169,17 +173,28 @@ func (l *ledger) own(member string, partitions []int32) {
 
 func isOurs(member string) bool { return strings.HasPrefix(member, ours) }
 
-// again judges a record that was consumed before.
-func (l *ledger) again(before delivery, member string, partition int32, offset int64, at time.Time) {
-	if killed, ok := l.endings[before.member]; ok && killed.Before(at) {
+// again takes down a record that was consumed before.
+func (l *ledger) again(r repeat) {
+	if killed, ok := l.endings[r.first.member]; ok && killed.Before(r.second.at) {
 		l.duplicates++
 		return
 	}
-	if lost, ok := l.losses[before.member][partition]; ok && lost.After(before.at) {
-		l.duplicates++
-		return
-	}
-	l.repeats = append(l.repeats, repeat{partition, offset, before, delivery{member, at}})
+	l.repeats = append(l.repeats, r)
+}
+
+// excuseLosses takes out the repeats of what the group had taken from a member. That is
+// for the end: a member hears of it by its next heartbeat, and the next owner may be
+// quicker, but not by more than a session.
+func (l *ledger) excuseLosses() {
+	l.repeats = slices.DeleteFunc(l.repeats, func(r repeat) bool {
+		excused := slices.ContainsFunc(l.losses[r.first.member][r.partition], func(lost time.Time) bool {
+			return lost.After(r.first.at) && lost.Before(r.second.at.Add(sessionTimeout))
+		})
+		if excused {
+			l.duplicates++
+		}
+		return excused
+	})
 }
 
 // kill takes down that a member is about to be killed.
@@ -203,10 +218,10 @@ func (l *ledger) lose(member string, partitions []int32, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.losses[member] == nil {
-		l.losses[member] = map[int32]time.Time{}
+		l.losses[member] = map[int32][]time.Time{}
 	}
 	for _, p := range partitions {
-		l.losses[member][p] = at
+		l.losses[member][p] = append(l.losses[member][p], at)
 	}
 }
 

@@ -30,9 +30,33 @@ func TestARecordMayComeAgainAfterAKillOrALossOnly(t *testing.T) {
 	deliver("b", 1, 5)
 	l.lose("b", []int32{1}, at(6))
 	deliver("c", 1, 7)
+	l.excuseLosses()
 	require.Equal(t, 2, l.duplicates)
 	require.Len(t, l.repeats, 1)
 	require.Empty(t, l.faults)
+}
+
+func TestALossIsToldOfLaterThanTheNextOwnerConsumes(t *testing.T) {
+	l := newLedger(1, stuck)
+	for i, member := range []string{"a", "b", "c"} {
+		l.deliver(member, 0, 0, valueOf(0, 0), at(float64(10*i)))
+	}
+	l.lose("a", []int32{0}, at(11))
+	l.lose("b", []int32{0}, at(40))
+	l.excuseLosses()
+	require.Equal(t, 1, l.duplicates)
+	require.Equal(t, []repeat{{0, 0, delivery{"b", at(10)}, delivery{"c", at(20)}}}, l.repeats, "b lost it for another reason")
+}
+
+func TestWhoConsumedFirstIsToldByTheTimes(t *testing.T) {
+	l := newLedger(1, stuck)
+	l.deliver("b", 0, 0, valueOf(0, 0), at(2))
+	l.deliver("a", 0, 0, valueOf(0, 0), at(1)) // its output is read later
+	l.deliver("c", 0, 0, valueOf(0, 0), at(3))
+	require.Equal(t, []repeat{
+		{0, 0, delivery{"a", at(1)}, delivery{"b", at(2)}},
+		{0, 0, delivery{"b", at(2)}, delivery{"c", at(3)}},
+	}, l.repeats)
 }
 
 func TestRecordsThatNobodyConsumedAreMissing(t *testing.T) {

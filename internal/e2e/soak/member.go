@@ -89,9 +89,10 @@ func (m *libraryMember) config() kafka.Config {
 		BootstrapServers: m.Bootstrap, GroupID: m.Group, Topics: []string{m.Topic}, APIVersion: m.APIVersion,
 		SessionTimeout: m.Session, HeartbeatInterval: m.Heartbeat, AutoCommitInterval: m.AutoCommit,
 		DisableAutoCommit: m.Commit != commitAuto, AutoOffsetReset: kafka.ResetEarliest,
-		RebalanceListener: kafka.RebalanceListener{OnRevoked: tellAssignment, OnAssigned: tellAssignment, OnLost: tellLost},
-		Logger:            slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		OnEvent:           func(e kafka.Event) { fmt.Fprintf(os.Stderr, "%s event %T %+v\n", time.Now().Format(timeFormat), e, e) },
+		APIVersionAutoTimeout: 20 * time.Second, // on a busy machine brokers take their time
+		RebalanceListener:     kafka.RebalanceListener{OnRevoked: tellAssignment, OnAssigned: tellAssignment, OnLost: tellLost},
+		Logger:                slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		OnEvent:               func(e kafka.Event) { fmt.Fprintf(os.Stderr, "%s event %T %+v\n", time.Now().Format(timeFormat), e, e) },
 	}
 	for _, name := range m.Strategies {
 		cfg.PartitionAssignmentStrategy = append(cfg.PartitionAssignmentStrategy, strategies[name]())

@@ -139,6 +139,7 @@ type deed struct {
 // judge finds out whose fault repeats are: of who took over if the record was
 // committed by then, else of who gave the partition up.
 func (g *gathering) judge() {
+	g.ledger.excuseLosses()
 	found := map[deed][]repeat{}
 	for _, r := range g.ledger.repeats {
 		d := deed{r.first.member, r.second.member, r.partition, g.commits.committed(place{g.group, r.partition}, r.offset, r.second.at)}
