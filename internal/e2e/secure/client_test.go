@@ -82,6 +82,8 @@ func newConsumer(t *testing.T, cfg kafka.Config, extraSecrets ...string) (*kafka
 	if cfg.AutoOffsetReset == (kafka.OffsetReset{}) {
 		cfg.AutoOffsetReset = kafka.ResetEarliest
 	}
+	// On a busy machine brokers take their time, also to refuse.
+	cfg.SocketConnectionSetupTimeout, cfg.APIVersionAutoTimeout = patience, patience
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c, err := kafka.NewConsumer(ctx, cfg)
@@ -105,8 +107,6 @@ func newConsumer(t *testing.T, cfg kafka.Config, extraSecrets ...string) (*kafka
 // requireReads requires that a consumer with cfg gets all records of the topic.
 func requireReads(t *testing.T, cfg kafka.Config, extraSecrets ...string) {
 	t.Helper()
-	// On a busy machine brokers take their time.
-	cfg.SocketConnectionSetupTimeout, cfg.APIVersionAutoTimeout = patience, patience
 	c, err := newConsumer(t, cfg, extraSecrets...)
 	require.NoError(t, err)
 	require.NoError(t, c.Subscribe([]string{topic}))

@@ -138,7 +138,7 @@ func (f *fixture) listeners(t *testing.T) []broker.Option {
 		"ssl.truststore.location":                         f.ca.File,
 		"sasl.kerberos.service.name":                      "kafka",
 		"listener.name.mutual.ssl.client.auth":            "required",
-		"listener.name.reauth.connections.max.reauth.ms":  "3000",
+		"listener.name.reauth.connections.max.reauth.ms":  fmt.Sprint(sessionLifetime.Milliseconds()),
 		"listener.name.onlyplain.sasl.enabled.mechanisms": "PLAIN",
 	}
 	for name, c := range f.serverCertificates(t) {
