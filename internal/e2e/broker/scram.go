@@ -12,7 +12,6 @@ import (
 	"hash"
 	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -94,7 +93,7 @@ func (c *Cluster) storeScramUsers() error {
 		}
 		args = append(args, "kafka.admin.ConfigCommand", "--zookeeper", c.zookeeper.addr(), "--alter",
 			"--entity-type", "users", "--entity-name", u.name, "--add-config", strings.Join(configs, ","))
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 		cancel()
 		if err != nil {

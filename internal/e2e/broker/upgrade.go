@@ -2,7 +2,10 @@
 
 package broker
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // ZooKeeper gives the address of the ZooKeeper; empty with KRaft.
 func (c *Cluster) ZooKeeper() string {
@@ -21,7 +24,9 @@ func (c *Cluster) Upgrade(t testing.TB, release string) {
 		t.Fatalf("cannot upgrade Kafka %s to %s", c.Version, release)
 	}
 	for _, n := range c.nodes {
-		n.stop(stopGrace)
+		// One that is killed is a broker to ZooKeeper for a session more, beside which it
+		// does not start again.
+		n.stop(time.Minute)
 	}
 	c.zookeeper.stop(stopGrace)
 	c.Version, c.version = release, v

@@ -64,7 +64,7 @@ func (d *Driver) DescribeTopic(t testing.TB, topic string) Topic {
 func (d *Driver) MoveLeader(t testing.TB, topic string, partition, node int32) {
 	t.Helper()
 	d.do(t, "reassign", args{"topic": topic, "partition": partition, "nodes": []int32{node}}, nil)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(commandTimeout)
 	for d.DescribeTopic(t, topic).Partitions[partition].Leader != node {
 		if time.Now().After(deadline) {
 			t.Fatalf("node %d does not become the leader of %s-%d", node, topic, partition)

@@ -70,7 +70,7 @@ func Start(t testing.TB, p Program) *Consumer {
 		c.read(p.Parse)
 	}()
 	t.Cleanup(func() {
-		c.process.Stop(10 * time.Second)
+		c.Stop()
 		<-read
 		if t.Failed() {
 			t.Logf("%s, last lines of its log:\n%s", p.Name, proc.Tail(c.log, 20))
@@ -141,7 +141,7 @@ func (c *Consumer) WaitRecords(t testing.TB, n int) {
 }
 
 // Stop ends the peer in an orderly way: it commits and leaves its group.
-func (c *Consumer) Stop() { c.process.Stop(20 * time.Second) }
+func (c *Consumer) Stop() { c.process.Stop(time.Minute) }
 
 // Kill ends it at once, as a crash does; the group learns by its timeout.
 func (c *Consumer) Kill() { c.process.Kill() }
