@@ -32,8 +32,10 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
+// demo has work that takes long enough for a busy machine to let bob in, and the test
+// interrupt, before all is done.
 func demo() options {
-	return options{topic: "orders", group: "billing", work: 500 * time.Microsecond}
+	return options{topic: "orders", group: "billing", work: 2 * time.Millisecond}
 }
 
 func TestQuickstartReadsEveryOrderOnceWithTwoMembers(t *testing.T) {
