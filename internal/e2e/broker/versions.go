@@ -4,6 +4,7 @@ package broker
 
 import (
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,7 +92,8 @@ func Classpath(release string) (string, error) {
 }
 
 // Compile compiles Java sources against the jars of a release, unless the cache has
-// their classes under that name, and gives the folder of the classes.
+// their classes under that name, and gives the folder of the classes. It is another one
+// for other sources: programs may run that were made of those.
 func Compile(name, release string, sources []string) (string, error) {
 	cp, err := Classpath(release)
 	if err != nil {
@@ -105,7 +107,7 @@ func Compile(name, release string, sources []string) (string, error) {
 		}
 		key += string(b)
 	}
-	return proc.Cached(name, key, func(dir string) error {
+	return proc.Cached(fmt.Sprintf("%s-%08x", name, crc32.ChecksumIEEE([]byte(key))), key, func(dir string) error {
 		return proc.Run(append([]string{"javac", "-nowarn", "-d", dir, "-cp", cp}, sources...)...)
 	})
 }

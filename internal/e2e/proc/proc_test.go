@@ -94,7 +94,10 @@ func TestCachedFillsOnceUntilItsKeyChanges(t *testing.T) {
 	}
 	dir, err := proc.Cached(name, "one", fill)
 	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(filepath.Dir(dir)) })
+	t.Cleanup(func() {
+		os.RemoveAll(dir)
+		os.Remove(dir + ".lock")
+	})
 	_, err = proc.Cached(name, "one", fill)
 	require.NoError(t, err)
 	require.Equal(t, 1, fills)

@@ -19,6 +19,7 @@ import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.CreateTopicsOptions;
+import org.apache.kafka.clients.admin.CreateTopicsResult;
 import org.apache.kafka.clients.admin.MemberDescription;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
@@ -31,6 +32,7 @@ import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
@@ -38,6 +40,9 @@ import org.apache.kafka.common.errors.UnsupportedVersionException;
 
 /** The commands of the Driver that Kafka's AdminClient carries out. */
 final class AdminCommands {
+    /** How often what takes the brokers a moment is looked for, 50 ms apart. */
+    private static final int TRIES = 1200;
+
     private final Admin admin;
 
     AdminCommands(Admin admin) {
@@ -116,17 +121,34 @@ final class AdminCommands {
         if (r.hasNonNull("configs")) {
             r.get("configs").properties().forEach(e -> configs.put(e.getKey(), e.getValue().asText()));
         }
-        admin.createTopics(List.of(t.configs(configs))).all().get();
-        awaitLeaders(topic(r));
+        CreateTopicsResult made = admin.createTopics(List.of(t.configs(configs)));
+        made.all().get();
+        awaitLeaders(topic(r), idOf(made, topic(r)));
         return null;
     }
 
-    /** A topic is created when the controller says so; the brokers learn of it a little later. */
-    private void awaitLeaders(String topic) throws Exception {
-        for (int i = 0; i < 200; i++) {
+    /** The id of a topic that was made; zero where the broker does not tell it. */
+    private static Uuid idOf(CreateTopicsResult made, String topic) throws Exception {
+        try {
+            return made.topicId(topic).get();
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof UnsupportedVersionException) {
+                return Uuid.ZERO_UUID;
+            }
+            throw e;
+        }
+    }
+
+    /**
+     * A topic is created when the controller says so; the brokers learn of it a little later, and may still know one of that
+     * name that was deleted.
+     */
+    private void awaitLeaders(String topic, Uuid id) throws Exception {
+        for (int i = 0; i < TRIES; i++) {
             try {
-                if (admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().stream()
-                    .allMatch(p -> p.leader() != null)) {
+                TopicDescription d = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
+                boolean isIt = id.equals(Uuid.ZERO_UUID) || d.topicId().equals(id);
+                if (isIt && d.partitions().stream().allMatch(p -> p.leader() != null)) {
                     return;
                 }
             } catch (ExecutionException e) {
@@ -142,10 +164,11 @@ final class AdminCommands {
         throw new IllegalStateException("no leaders for " + topic);
     }
 
-    /** A topic is deleted when the controller says so; it is gone when it could be created again. */
+    /** A topic is deleted when the controller says so; it is gone when no broker tells of it and it could be created again. */
     private JsonNode deleteTopic(String topic) throws Exception {
         admin.deleteTopics(List.of(topic)).all().get();
-        for (int i = 0; i < 200; i++) {
+        awaitForgotten(topic);
+        for (int i = 0; i < TRIES; i++) {
             try {
                 admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1)), new CreateTopicsOptions().validateOnly(true)).all().get();
                 return null;
@@ -157,6 +180,22 @@ final class AdminCommands {
             Thread.sleep(50);
         }
         throw new IllegalStateException(topic + " stays");
+    }
+
+    /** The broker that is asked learns of the deletion a little later than the controller. */
+    private void awaitForgotten(String topic) throws Exception {
+        for (int i = 0; i < TRIES; i++) {
+            try {
+                admin.describeTopics(List.of(topic)).allTopicNames().get();
+            } catch (ExecutionException e) {
+                if (e.getCause() instanceof UnknownTopicOrPartitionException || e.getCause() instanceof UnsupportedVersionException) {
+                    return;
+                }
+                throw e;
+            }
+            Thread.sleep(50);
+        }
+        throw new IllegalStateException(topic + " is still told of");
     }
 
     private static List<Integer> integers(JsonNode list) {
