@@ -33,6 +33,18 @@ func TestScriptsThatMakeNoSense(t *testing.T) {
 	}
 }
 
+func TestTwoAttemptsObserveTheSameButForTheBrokersClock(t *testing.T) {
+	steps := func(lines ...string) [][]string { return [][]string{{"done"}, lines} }
+	created, appended := "t/0@0 time 5 create headers []", "t/0@0 time 5 append headers []"
+	require.True(t, sameTwice(steps(created), steps(created)))
+	require.True(t, sameTwice(steps(appended), steps("t/0@0 time 9 append headers []")))
+	require.True(t, sameTwice(steps(created), [][]string{{"done"}}), "the second attempt ended early")
+	require.False(t, sameTwice(steps(created), steps("t/0@0 time 9 create headers []")))
+	require.False(t, sameTwice(steps(appended), steps("t/0@1 time 5 append headers []")))
+	require.False(t, sameTwice(steps(created), steps()))
+	require.False(t, sameTwice(steps(appended), steps(created)))
+}
+
 func TestObservationsThatAStepDoesNotExpect(t *testing.T) {
 	one, two, three := []string{"1"}, []string{"2"}, []string{"3"}
 	silent, pinned := Step{}, Step{Both: one}
