@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,12 +51,18 @@ func change(t *testing.T, c *java.Driver, prefix string, words []string) []strin
 	return nil
 }
 
+// producing is held while records are produced: flushing sends what others are about to
+// produce too.
+var producing sync.Mutex
+
 // produce writes records. Options: key, value, time (ms) and header.NAME are those of the
 // first record, "null" is null and "hex:…" any bytes; of further records the value and the
 // time count up. codec is that of the batch.
 func produce(t *testing.T, c outside.Cluster, tp outside.TopicPartition, n int, options map[string]string) {
 	t.Helper()
-	properties := map[string]string{}
+	// All are in one batch, which goes out when the producer is flushed. How many batches there
+	// would be otherwise, and so what consumers find together, is a matter of luck.
+	properties := map[string]string{"linger.ms": "60000"}
 	if codec := options["codec"]; codec != "" {
 		properties["compression.type"] = codec
 	}
@@ -80,6 +87,8 @@ func produce(t *testing.T, c outside.Cluster, tp outside.TopicPartition, n int, 
 		}
 		records[i] = r
 	}
+	producing.Lock()
+	defer producing.Unlock()
 	c.Produce(t, properties, records...)
 }
 
@@ -94,7 +103,7 @@ func awaitPartitions(t *testing.T, c *java.Driver, topic string, total int) {
 }
 
 // transaction writes n records in a transaction and commits it, aborts it, or leaves it
-// open.
+// open. What ends it is in the log afterwards: the producer hears before that it will be.
 func transaction(t *testing.T, c *java.Driver, tp outside.TopicPartition, end string, n int) {
 	t.Helper()
 	x := c.Begin(t, fmt.Sprintf("%s-%s-%d", tp.Topic, end, n), nil)
@@ -103,15 +112,27 @@ func transaction(t *testing.T, c *java.Driver, tp outside.TopicPartition, end st
 		records[i] = outside.To(tp.Topic, tp.Partition, "k", fmt.Sprint(end, i))
 		records[i].Timestamp = new(int64(1_600_000_000_000))
 	}
-	x.Produce(t, records...)
+	written := x.Produce(t, records...)
 	switch end {
 	case "commit":
 		x.Commit(t)
 	case "abort":
 		x.Abort(t)
 	case "open":
+		return
 	default:
 		t.Fatalf("a transaction is one of commit, abort and open, not %q", end)
+	}
+	awaitEnd(t, c, tp, written[n-1].Offset+2)
+}
+
+// awaitEnd waits until the log of a partition ends at an offset, or behind it.
+func awaitEnd(t *testing.T, c *java.Driver, tp outside.TopicPartition, offset int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); c.EndOffsets(t, tp.Topic)[tp.Partition] < offset; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s-%d does not reach offset %d", tp.Topic, tp.Partition, offset)
+		}
 	}
 }
 
