@@ -115,7 +115,7 @@ class Session:
         name, op, args = words[0], words[1], words[2:]
         options = dict(a.split("=", 1) for a in args if "=" in a)
         plain = [a for a in args if "=" not in a]
-        self.within = int(options.pop("within", 10000))
+        self.within = int(options.pop("within", 30000))
         if op == "new":
             return self.new(name, plain, options)
         return getattr(self, op.replace("-", "_"))(self.consumers[name], plain, options) or ["done"]
@@ -227,7 +227,7 @@ class Session:
             told.append(" ".join(["callback"] + ["%s=%d" % (self.of(tp), offsets[tp].offset) for tp in sorted(offsets)] + [result]))
 
         c.commit_async(self.to_commit(options), callback=callback)
-        end = time.monotonic() + 5
+        end = time.monotonic() + 30
         while not told and time.monotonic() < end:
             c.poll(timeout_ms=20)
         return told or ["no callback"]
@@ -259,7 +259,7 @@ class Session:
 
     def gather(self, c, options, enough):
         """Polls until enough(records, polls) or until the time is over. An error ends it."""
-        end = time.monotonic() + int(options.get("ms", 20000)) / 1000
+        end = time.monotonic() + int(options.get("ms", 40000)) / 1000
         extra = {"max_records": int(options["max"])} if "max" in options else {}
         records, sizes = [], []
         while not enough(records) and time.monotonic() < end:
@@ -305,15 +305,29 @@ class Session:
             return c.assignment() == want if want else c.assignment()
 
         records, _, error = self.gather(c, options, assigned)
-        if "more" in options and not error:
-            more, _, error = self.gather(c, {"ms": options["more"]}, lambda got: False)
+        if "then" in options and not error:
+            where, offset = options["then"].split("@")
+            more, _, error = self.gather(c, options, lambda got: self.tells(self.position, c, where, offset))
             records += more
         return self.assignment(c, [], {}) + (self.listed(records) if records else []) + error
 
     def until_position(self, c, plain, options):
-        tp, want = self.tp(plain[0]), int(plain[1])
-        records, _, error = self.gather(c, options, lambda got: c.position(tp, timeout_ms=1000) == want)
-        return self.position(c, plain[:1], {}) + (self.listed(records) if records else []) + error
+        return self.until(self.position, c, plain, options)
+
+    def until_highwater(self, c, plain, options):
+        return self.until(self.highwater, c, plain, options)
+
+    def until_committed(self, c, plain, options):
+        return self.until(self.committed, c, plain, options)
+
+    def until(self, tell, c, plain, options):
+        """Polls until what tell observes of a partition has a value."""
+        records, _, error = self.gather(c, options, lambda got: self.tells(tell, c, *plain))
+        return tell(c, plain[:1], {}) + (self.listed(records) if records else []) + error
+
+    def tells(self, tell, c, where, value):
+        """Whether the line of a partition, "committed t/0 5 …", has this value."""
+        return tell(c, [where], {})[0].split()[2] == value
 
     def until_error(self, c, plain, options):
         records, _, error = self.gather(c, options, lambda got: False)

@@ -22,7 +22,8 @@
 //	a new [TOPIC…] [parameter=value…]      a consumer, with kafka-python's parameters
 //	a poll N [ms=…] [max=…]                poll until N records came, or the time is over
 //	a sizes N [max=…]                      likewise, telling how many each poll returned
-//	a until-assigned [TOPIC/N…] [more=…]   poll until they, or any, are assigned, and for some ms more
+//	a until-assigned [TOPIC/N…] [then=…]   poll until they, or any, are assigned, and on until a position, TOPIC/N@OFFSET
+//	a until-position TOPIC/N OFFSET        poll until this is the position; until-highwater and until-committed likewise
 //	a iterate N                            N records of an iteration
 //	…                                      see calls
 //

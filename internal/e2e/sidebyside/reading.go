@@ -16,14 +16,18 @@ import (
 	"github.com/kafkaconsumer/kafka/protocol"
 )
 
+// patience is how long a call polls for what is to come: long enough for a busy machine, and
+// less than a call may take.
+const patience = 40 * time.Second
+
 // gather polls until enough says so, or until the time is over, and gives the records and
 // how many each Poll returned. An error ends it.
 func (s *session) gather(ctx context.Context, c *kafka.Consumer, options map[string]string, enough func([]kafka.Record) bool) (records []kafka.Record, sizes []string, err error) {
-	patience := 20 * time.Second
+	limit := patience
 	if ms := options["ms"]; ms != "" {
-		patience = time.Duration(integer(s.t, ms)) * time.Millisecond
+		limit = time.Duration(integer(s.t, ms)) * time.Millisecond
 	}
-	for end := time.Now().Add(patience); !enough(records) && time.Now().Before(end); {
+	for end := time.Now().Add(limit); !enough(records) && time.Now().Before(end); {
 		got, err := s.pollUpTo(ctx, c, 50*time.Millisecond, options)
 		if err != nil {
 			return records, sizes, err
@@ -82,32 +86,38 @@ func (s *session) untilAssigned(ctx context.Context, c *kafka.Consumer, plain []
 		now := c.Assignment()
 		return slices.Equal(now, want) && len(want) > 0 || len(want) == 0 && len(now) > 0
 	})
-	if ms := options["more"]; ms != "" && err == nil {
+	if place, offset, ok := strings.Cut(options["then"], "@"); ok && err == nil {
 		var more []kafka.Record
-		more, _, err = s.gather(ctx, c, map[string]string{"ms": ms}, never)
+		more, _, err = s.gather(ctx, c, options, func([]kafka.Record) bool { return s.tells((*session).position, ctx, c, place, offset) })
 		records = append(records, more...)
 	}
-	lines := []string{s.list("assignment", c.Assignment())}
-	if len(records) > 0 {
-		lines = append(lines, s.listed(records)...)
-	}
-	return lines, err
+	return s.withRecords([]string{s.list("assignment", c.Assignment())}, records), err
 }
 
-func (s *session) untilPosition(ctx context.Context, c *kafka.Consumer, plain []string, options map[string]string) ([]string, error) {
-	want := integer(s.t, plain[1])
-	records, _, err := s.gather(ctx, c, options, func([]kafka.Record) bool {
-		at, err := c.Position(ctx, s.place(plain[0]))
-		return err == nil && at == want
-	})
-	if err != nil {
-		return s.listed(records), err
+// until makes a call that polls until what tell observes of a partition has a value.
+func until(tell call) call {
+	return func(s *session, ctx context.Context, c *kafka.Consumer, plain []string, options map[string]string) ([]string, error) {
+		records, _, err := s.gather(ctx, c, options, func([]kafka.Record) bool { return s.tells(tell, ctx, c, plain[0], plain[1]) })
+		if err != nil {
+			return s.listed(records), err
+		}
+		lines, err := tell(s, ctx, c, plain[:1], nil)
+		return s.withRecords(lines, records), err
 	}
-	lines, err := s.position(ctx, c, plain[:1], nil)
-	if len(records) > 0 {
-		lines = append(lines, s.listed(records)...)
+}
+
+// tells is whether the line of a partition, "committed t/0 5 …", has this value.
+func (s *session) tells(tell call, ctx context.Context, c *kafka.Consumer, place, value string) bool {
+	lines, err := tell(s, ctx, c, []string{place}, nil)
+	return err == nil && strings.Fields(lines[0])[2] == value
+}
+
+// withRecords adds records to what was observed, if there are any.
+func (s *session) withRecords(lines []string, records []kafka.Record) []string {
+	if len(records) == 0 {
+		return lines
 	}
-	return lines, err
+	return append(lines, s.listed(records)...)
 }
 
 func (s *session) iterate(ctx context.Context, c *kafka.Consumer, plain []string, _ map[string]string) ([]string, error) {
