@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,9 +90,10 @@ func noCommits(t *testing.T, e *env) {
 				APIVersion: setting, GroupID: "group", AutoCommitInterval: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
 			}, tps...)
 			consume.Poll(t, c, 10)
-			nothing(t, c)
-			require.Contains(t, log.String(), "level=WARN", "auto-commit is off, with a warning")
-			require.Contains(t, log.String(), "commit")
+			require.Eventually(t, func() bool {
+				nothing(t, c)
+				return strings.Contains(log.String(), "level=WARN msg=\"kafka: automatic commits are off")
+			}, patience, 10*time.Millisecond, "auto-commit is off, with a warning")
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			var unsupported *kafka.UnsupportedVersionError
