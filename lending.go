@@ -44,6 +44,11 @@ const lentFor = 2 * time.Second
 // One that works for longer gets more by what is fetched meanwhile.
 const promptly = 10 * time.Millisecond
 
+// glance is how long a reader must have waited to leave a loop lent that brought nothing.
+// One whose time is over before it has begun to read does not find what has come, however
+// often it looks.
+const glance = time.Millisecond
+
 // offer lends a loop if somebody waits for records, who is to be told.
 func (g *lending) offer(l *fetchLoop) bool {
 	if !g.wanted.Swap(false) {
@@ -259,10 +264,11 @@ func (l *fetchLoop) hungry(now time.Time) *fetch.Session {
 func (c *Consumer) awaitAnswer(ctx context.Context, w *waiter, l *fetchLoop) (over bool, err error) {
 	g := &c.fetcher.lending
 	g.watch(ctx, c.fetcher.hooks.wake)
+	began := time.Now()
 	if g.await(l, w.until(), c.wake) {
 		l.goOn()
 	} else {
-		g.leave(c.fetcher.ctx, l.lendable())
+		g.leave(c.fetcher.ctx, l.lendable() && time.Since(began) >= glance)
 		over = w.isOver()
 	}
 	select { // by what woke it, or by what it has brought itself

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,5 +304,41 @@ func TestAnAnswerThatWaitsForPollIsNotLate(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.Equal(t, conns, connections(b), "the connection is kept")
 		require.Equal(t, time.Duration(0), pollNext(t, b, c))
+	})
+}
+
+// slow is a socket of a machine on which a moment passes before it is read from.
+type slow struct{ net.Conn }
+
+func (slow) SyscallConn() (syscall.RawConn, error) { return nil, errors.ErrUnsupported }
+
+func (c slow) Read(b []byte) (int, error) {
+	time.Sleep(time.Microsecond)
+	return c.Conn.Read(b)
+}
+
+func TestPollsThatHardlyWaitGetRecords(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		cfg := fast(b)
+		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := b.Dial(ctx, network, addr)
+			return slow{nc}, err
+		}
+		cfg.FetchMaxWait = time.Second
+		c := reader(t, cfg, tp0)
+		produce(b, "t", 0, 1)
+		pollN(t, c, 1)
+		for lentLoop(c) == nil {
+			pollNext(t, b, c)
+		}
+		produce(b, "t", 0, 1)
+		n := 0
+		for range 1000 {
+			records, err := c.Poll(t.Context(), time.Nanosecond)
+			require.NoError(t, err)
+			n += records.Len()
+			time.Sleep(time.Microsecond)
+		}
+		require.Equal(t, 1, n)
 	})
 }
