@@ -74,7 +74,9 @@ type Config struct {
 	// RequestTimeout bounds each request from its sending to its answer; when it
 	// is over, the connection is closed and made again. Zero means 30s. It must be
 	// less than ConnectionsMaxIdle. JoinGroup waits for MaxPollInterval + 5s when
-	// that is longer.
+	// that is longer. Brokers of 0.9, which may fall silent or lose requests
+	// (KAFKA-3547), have a quarter of it, but not less than 3s, for what they do not
+	// hold back; what they lost is sent again.
 	//
 	// Kafka property: request.timeout.ms.
 	RequestTimeout time.Duration

@@ -209,6 +209,7 @@ func clusterConfig(cfg *Config, tlsConfig func(host string) *tls.Config) cluster
 		SendBufferBytes:     cfg.SendBufferBytes,
 		MaxInFlight:         cfg.MaxInFlightRequestsPerConnection,
 		RequestTimeout:      cfg.RequestTimeout,
+		FetchMaxWait:        cfg.FetchMaxWait,
 		SetupTimeout:        cfg.SocketConnectionSetupTimeout,
 		MaxIdle:             cfg.ConnectionsMaxIdle,
 		ReconnectBackoff:    cfg.ReconnectBackoff,

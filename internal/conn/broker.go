@@ -186,10 +186,10 @@ func (b *Broker) Connected() bool {
 // [Mux.Do] and [Dial]; a broker that failed to authenticate fails with the same
 // *[AuthError] until its backoff is over.
 func (b *Broker) Do(ctx context.Context, role Role, req kmsg.Request) (kmsg.Response, error) {
-	return b.DoTimeout(ctx, role, req, b.cfg.RequestTimeout)
+	return b.DoTimeout(ctx, role, req, 0)
 }
 
-// DoTimeout is Do with another bound than Config.RequestTimeout.
+// DoTimeout is Do with another bound than Config.RequestTimeout; zero means that one.
 func (b *Broker) DoTimeout(ctx context.Context, role Role, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
 	if role < 0 || role >= shared {
 		return nil, fmt.Errorf("the %s connection takes no single requests", role)
@@ -426,7 +426,9 @@ func (b *Broker) linkDead(l *Link, err error) {
 	delete(b.links, l)
 	b.mu.Unlock()
 	if open && !isRetired(err) {
-		b.cfg.Releases.forget(l.where, l.opened)
+		if !l.fellSilent(err) {
+			b.cfg.Releases.forget(l.where, l.opened)
+		}
 		b.noteFailure(err, l.opened)
 	}
 }

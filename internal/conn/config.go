@@ -59,6 +59,8 @@ type Config struct {
 	// RequestTimeout bounds the wait for an answer, from the write of its
 	// request. Zero: 30 s.
 	RequestTimeout time.Duration
+	// FetchMaxWait is how long a broker may hold what is sent by Send.
+	FetchMaxWait time.Duration
 	// SetupTimeout bounds a dial: name lookup, TCP, TLS, SASL and ApiVersions.
 	// Zero: 10 s.
 	SetupTimeout time.Duration

@@ -42,6 +42,7 @@ type Link struct {
 	conn     net.Conn // raw, or TLS over it
 	reader   *protocol.Reader
 	versions *protocol.Versions
+	lookout  *lookout // nil but for brokers that lose requests
 	hooks    linkHooks
 	opened   time.Time
 
@@ -232,7 +233,8 @@ func (l *Link) Send(key, version int16, flexible bool, body func(dst []byte) []b
 	}
 	frame := l.encodeStreamed(key, version, flexible, body)
 	now := time.Now()
-	if err := l.arm(now, l.cfg.RequestTimeout, awaited{"answer to", key}); err != nil {
+	hold := min(l.cfg.FetchMaxWait, l.cfg.RequestTimeout)
+	if err := l.arm(now, min(hold+l.patience(), l.cfg.RequestTimeout), awaited{"answer to", key}); err != nil {
 		return err
 	}
 	return l.sendStreamed(frame, now)
@@ -247,7 +249,11 @@ func (l *Link) HasWhole() bool { return l.reader.HasFrame() }
 
 // CanAwait tells whether AwaitUntil may be relied on, as it may for sockets. What else a
 // dialer makes, such as a tunnel, may ignore deadlines, or be of no use once one has passed.
+// What comes from a broker that loses requests need not be an answer to what was sent.
 func (l *Link) CanAwait() bool {
+	if l.mayLose() {
+		return false
+	}
 	nc := l.raw
 	if secured, ok := nc.(*tls.Conn); ok { // by the dialer
 		nc = secured.NetConn()
@@ -283,12 +289,18 @@ func (l *Link) sendStreamed(frame []byte, now time.Time) error {
 		return l.fail(OpWrite, err)
 	}
 	l.meter().Sent(len(frame))
+	if l.mayLose() {
+		l.lookout.begin(l.streamed.id)
+	}
 	return nil
 }
 
 func (l *Link) receiveStreamed(read func(r *protocol.Reader) error) error {
+	if l.mayLose() {
+		defer l.lookout.end()
+	}
 	l.reader.SetMax(math.MaxInt32)
-	err := l.readHeader(l.streamed)
+	err := l.readStreamedHeader()
 	l.reader.SetMax(l.cfg.MaxFrame)
 	if err == nil {
 		err = read(l.reader)
@@ -487,6 +499,21 @@ func (l *Link) readHeader(want answerHeader) error {
 		return err
 	}
 	return l.checkHeader(want, id)
+}
+
+// readStreamedHeader is readHeader for the request of Stream or Send.
+func (l *Link) readStreamedHeader() error {
+	if !l.mayLose() {
+		return l.readHeader(l.streamed)
+	}
+	id, err := l.lookout.readID()
+	if err == nil { // from now on it is not silent
+		err = l.arm(time.Now(), l.cfg.RequestTimeout, awaited{"answer to", l.streamed.key})
+	}
+	if err != nil {
+		return err
+	}
+	return l.checkHeader(l.streamed, id)
 }
 
 // readFrame reads the length of the next answer.

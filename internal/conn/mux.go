@@ -33,6 +33,7 @@ type Mux struct {
 	queue    []*call // not written yet
 	renewal  renewal
 	inFlight []*call // written or being written, oldest first
+	canary   *call   // to be written next; nil: none
 	throttle time.Time
 	idle     time.Time // since when nothing is waiting
 	timer    *time.Timer
@@ -49,6 +50,9 @@ type call struct {
 	written  time.Time // when it is about to be; the deadline counts from then
 	deadline time.Time
 	outcome  chan outcome
+
+	canary    bool // see lost.go; nobody has waited for the answer
+	abandoned bool // nobody waits for the answer any more; guarded by Mux.mu
 }
 
 type outcome struct {
@@ -109,17 +113,20 @@ func (m *Mux) Close() {
 // bounded by ctx, whose end abandons this answer only, and, from the write on,
 // by Config.RequestTimeout. The errors are those of [Link.Do].
 func (m *Mux) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	return m.DoTimeout(ctx, req, m.link.cfg.RequestTimeout)
+	return m.DoTimeout(ctx, req, 0)
 }
 
 // DoTimeout is Do with another bound than Config.RequestTimeout, for requests
-// that the broker holds, such as JoinGroup.
+// that the broker holds, such as JoinGroup; zero means that one.
 func (m *Mux) DoTimeout(ctx context.Context, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
 	if err := m.link.pick(req); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, ctxError(ctx)
+	}
+	if timeout <= 0 {
+		timeout = m.link.patience()
 	}
 	c := &call{resp: req.ResponseKind(), timeout: timeout, outcome: make(chan outcome, 1)}
 	// It is encoded here, so that req belongs to its caller again when this
@@ -154,6 +161,7 @@ func (m *Mux) enqueue(c *call) error {
 func (m *Mux) abandon(c *call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	c.abandoned = true
 	for i, queued := range m.queue {
 		if queued == c {
 			m.queue = append(m.queue[:i], m.queue[i+1:]...)
@@ -198,6 +206,10 @@ func (m *Mux) next() *call {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
+	if c := m.canary; c != nil && m.err == nil {
+		m.canary = nil
+		return m.sendLocked(c, now)
+	}
 	queue := &m.queue
 	if m.renewal.running {
 		queue = &m.renewal.queue
@@ -211,7 +223,13 @@ func (m *Mux) next() *call {
 	}
 	(*queue)[0] = nil
 	*queue = (*queue)[1:]
-	c.written, c.deadline = now, now.Add(c.timeout)
+	return m.sendLocked(c, now)
+}
+
+func (m *Mux) sendLocked(c *call, now time.Time) *call {
+	if c.written = now; c.deadline.IsZero() { // else it is sent again
+		c.deadline = now.Add(c.timeout)
+	}
 	m.inFlight = append(m.inFlight, c)
 	m.scheduleLocked(now)
 	return c
@@ -236,6 +254,7 @@ func (m *Mux) readAnswer() error {
 		}
 		return err
 	}
+	m.takeLost(id)
 	c := m.oldest()
 	if c == nil {
 		return fmt.Errorf("%w: %d, and no request is unanswered", ErrOutOfOrder, id)
@@ -324,6 +343,9 @@ func (m *Mux) scheduleLocked(now time.Time) {
 	for _, c := range m.inFlight {
 		consider(c.deadline)
 	}
+	if late := m.lateLocked(); !late.IsZero() {
+		consider(late)
+	}
 	if len(m.queue) > 0 && now.Before(m.throttle) {
 		consider(m.throttle)
 	}
@@ -343,6 +365,7 @@ func (m *Mux) onTimer() {
 	now := time.Now()
 	due := m.dueLocked(now)
 	if m.err != nil || due == nil {
+		m.suspectLocked(now)
 		m.scheduleLocked(now)
 		m.wakeWriter()
 		m.mu.Unlock()

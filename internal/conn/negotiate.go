@@ -94,7 +94,7 @@ func (n *negotiation) told() (protocol.Release, bool) {
 func (n *negotiation) asRelease(ctx context.Context, release protocol.Release) (*Link, error) {
 	l, err := n.connect(ctx)
 	if err == nil {
-		l.versions = protocol.NewVersions(release.Ranges(), n.cfg.Clamp)
+		l.speaks(protocol.NewVersions(release.Ranges(), n.cfg.Clamp))
 	}
 	return l, err
 }
@@ -202,7 +202,7 @@ func (n *negotiation) budget(ctx context.Context) (context.Context, context.Canc
 
 // settle gives the link its versions, and tells of the release once.
 func (n *negotiation) settle(l *Link, ranges map[int16]protocol.VersionRange) {
-	l.versions = protocol.NewVersions(ranges, n.cfg.Clamp)
+	l.speaks(protocol.NewVersions(ranges, n.cfg.Clamp))
 	release := l.versions.Release()
 	if n.cfg.Releases.news(n.where, release) {
 		n.cfg.Logger.LogAttrs(context.Background(), slog.LevelInfo, "kafka: broker version found",

@@ -110,9 +110,10 @@ func start(t *testing.T, release string, opts ...broker.Option) *env {
 	running <- struct{}{}
 	t.Cleanup(func() { <-running })
 	properties := map[string]string{
-		"auto.create.topics.enable": "true",
-		"message.max.bytes":         fmt.Sprint(large + 1000),
-		"replica.fetch.max.bytes":   fmt.Sprint(large + 1000),
+		"auto.create.topics.enable":    "true",
+		"message.max.bytes":            fmt.Sprint(large + 1000),
+		"replica.fetch.max.bytes":      fmt.Sprint(large + 1000),
+		"group.max.session.timeout.ms": "300000",
 	}
 	c := broker.Start(t, release, append([]broker.Option{broker.Properties(properties)}, opts...)...)
 	return &env{Clients: own.Start(t, c), cluster: c, release: release}

@@ -247,7 +247,7 @@ func metricsOfTheGroupAreTrue(t *testing.T, e *env) {
 	topic, group := e.topic(t, "metrics of the group", 2, nil), e.name("metrics of the group")
 	e.fill(t, topic, 0, 10, 0, 1)
 	w, cfg := e.measured(t)
-	cfg.GroupID, cfg.Topics, cfg.HeartbeatInterval, cfg.SessionTimeout = group, []string{topic}, 200*time.Millisecond, 30*time.Second
+	cfg.GroupID, cfg.Topics, cfg.HeartbeatInterval, cfg.SessionTimeout = group, []string{topic}, 200*time.Millisecond, 90*time.Second // no heartbeat is to be given up
 	c := e.open(t, cfg)
 	consume.Poll(t, c, 20)
 	for range 3 {
