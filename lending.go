@@ -33,6 +33,8 @@ type lending struct {
 	until time.Time       // when waiting on the connection of loop ends, zero for never
 	ended <-chan struct{} // what watch was called for last, nil for nothing
 	stop  func() bool     // ends that
+
+	glanced int // how often in a row nothing came in a glance; belongs to who has borrowed a loop
 }
 
 // lentFor is how long a loop stays lent, at most, while nobody has borrowed it. One answer
@@ -44,10 +46,13 @@ const lentFor = 2 * time.Second
 // One that works for longer gets more by what is fetched meanwhile.
 const promptly = 10 * time.Millisecond
 
-// glance is how long a reader must have waited to leave a loop lent that brought nothing.
-// One whose time is over before it has begun to read does not find what has come, however
-// often it looks.
-const glance = time.Millisecond
+// glance is a time in which a reader may not have begun to read before its own time was
+// over, or it was woken. It would not find what has come then, however often it looked:
+// after so many glances in a row the loop goes on by itself.
+const (
+	glance  = time.Millisecond
+	glances = 10
+)
 
 // offer lends a loop if somebody waits for records, who is to be told.
 func (g *lending) offer(l *fetchLoop) bool {
@@ -260,15 +265,26 @@ func (l *fetchLoop) hungry(now time.Time) *fetch.Session {
 	return s
 }
 
+// mayFind tells whether a reader that has waited for so long, in vain, is to try again.
+func (g *lending) mayFind(waited time.Duration) bool {
+	if waited >= glance {
+		g.glanced = 0
+		return true
+	}
+	g.glanced = (g.glanced + 1) % glances
+	return g.glanced > 0
+}
+
 // awaitAnswer is await on the connection of a borrowed loop.
 func (c *Consumer) awaitAnswer(ctx context.Context, w *waiter, l *fetchLoop) (over bool, err error) {
 	g := &c.fetcher.lending
 	g.watch(ctx, c.fetcher.hooks.wake)
 	began := time.Now()
 	if g.await(l, w.until(), c.wake) {
+		g.glanced = 0
 		l.goOn()
 	} else {
-		g.leave(c.fetcher.ctx, l.lendable() && time.Since(began) >= glance)
+		g.leave(c.fetcher.ctx, l.lendable() && g.mayFind(time.Since(began)))
 		over = w.isOver()
 	}
 	select { // by what woke it, or by what it has brought itself
