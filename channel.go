@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 )
 
@@ -124,20 +125,26 @@ func (cu *cursor) received() {
 }
 
 // onReader runs fn where it sees exactly what was handed over: on the goroutine of
-// the channel, if one is open, so that no record is on offer meanwhile.
-func (c *Consumer) onReader(fn func()) {
+// the channel, if one is open, so that no record is on offer meanwhile. That goroutine may
+// run a deserializer, which is waited for within ctx: fn is not run if that ends before.
+func (c *Consumer) onReader(ctx context.Context, fn func()) error {
 	ch := c.channel.Load()
 	if ch == nil || ch.attending.Load() {
 		fn()
-		return
+		return nil
 	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
 	done := make(chan struct{})
 	select {
 	case ch.ask <- func() { fn(); close(done) }:
 		<-done
 	case <-ch.ended:
 		fn()
+	case <-ctx.Done():
+		return c.orClosed(fmt.Errorf("%w: the goroutine of the channel runs a deserializer", ctx.Err()))
 	}
+	return nil
 }
 
 // await waits until the goroutine has ended, or ctx has while it runs the application's

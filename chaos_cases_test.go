@@ -124,3 +124,47 @@ func TestCommitAsyncIsNotUndoneByClose(t *testing.T) {
 		})
 	}
 }
+
+// Who asks for positions while a deserializer of a channel hangs cannot be told them, and
+// does not wait for longer than it said.
+func TestCallsAreBoundedWhileADeserializerHangs(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 1)
+		cfg := fast(b)
+		cfg.GroupID, cfg.DefaultAPITimeout = "g", 7*time.Second
+		c := reader(t, cfg, tp0)
+		goOn := make(chan struct{})
+		hanging := Typed(c, Bytes, DeserializerFunc[int](func(string, Headers, []byte) (int, error) {
+			<-goOn
+			return 0, nil
+		}))
+		messages := hanging.Messages(t.Context())
+		time.Sleep(time.Second)
+		for name, call := range map[string]func(context.Context) error{
+			"Position":    func(ctx context.Context) error { _, err := c.Position(ctx, tp0); return err },
+			"Commit":      c.Commit,
+			"Unsubscribe": c.Unsubscribe,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			began := time.Now()
+			require.ErrorIs(t, call(ctx), context.DeadlineExceeded, name)
+			require.Equal(t, 2*time.Second, time.Since(began), name)
+			cancel()
+		}
+		for name, call := range map[string]func() error{
+			"Seek":        func() error { return c.Seek(tp0, 0) },
+			"Pause":       func() error { return c.Pause(tp0) },
+			"Assign":      func() error { return c.Assign(tp0) },
+			"CommitAsync": func() error { return c.CommitAsync(nil, nil) },
+		} {
+			began := time.Now()
+			require.ErrorIs(t, call(), context.DeadlineExceeded, name)
+			require.Equal(t, cfg.DefaultAPITimeout, time.Since(began), name)
+		}
+		require.Equal(t, []TopicPartition{tp0}, c.Assignment(), "nothing was changed")
+		require.Empty(t, c.Paused())
+		close(goOn)
+		<-messages
+		require.EqualValues(t, 1, position(t, c, tp0))
+	})
+}

@@ -24,7 +24,11 @@ func (c *Consumer) Commit(ctx context.Context) error {
 	if err := c.groupCall(); err != nil {
 		return err
 	}
-	return c.commit(ctx, c.positions())
+	what, err := c.positions(ctx)
+	if err != nil {
+		return err
+	}
+	return c.commit(ctx, what)
 }
 
 // CommitOffsets commits the given offsets, of partitions that with a subscription
@@ -134,7 +138,10 @@ func (c *Consumer) CommitAsync(offsets map[TopicPartition]OffsetAndMetadata,
 	if offsets != nil {
 		what = c.commitmentTo(offsets)
 	} else {
-		what = c.positions()
+		var err error
+		if what, err = c.positions(context.Background()); err != nil {
+			return err
+		}
 	}
 	c.markDone(what)
 	c.coord.commitUnawaited(what, func(err error) {
@@ -237,13 +244,13 @@ func commitmentOf(read map[TopicPartition]fetch.Offset) commitment {
 }
 
 // positions are what Commit commits.
-func (c *Consumer) positions() (what commitment) {
-	c.onReader(func() {
+func (c *Consumer) positions(ctx context.Context) (what commitment, err error) {
+	err = c.onReader(ctx, func() {
 		c.fetcher.mu.Lock()
 		defer c.fetcher.mu.Unlock()
 		what = commitmentOf(c.fetcher.table.Positions())
 	})
-	return what
+	return what, err
 }
 
 // done is what the application is finished with and was not committed yet.

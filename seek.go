@@ -19,7 +19,8 @@ func (c *Consumer) Assignment() []TopicPartition {
 // Pause keeps records of the partitions from being fetched and handed over until
 // Resume. What was fetched already is kept. Paused partitions stay assigned, and a
 // paused partition that stays assigned over a rebalance stays paused. Partitions
-// that are not assigned are reported as ErrNotAssigned and nothing is changed then.
+// that are not assigned are reported as ErrNotAssigned and nothing is changed then. It
+// waits for nothing but what Seek waits for.
 func (c *Consumer) Pause(tps ...TopicPartition) error { return c.setPaused(tps, true) }
 
 // Resume ends Pause.
@@ -42,7 +43,7 @@ func (c *Consumer) change(tps []TopicPartition, fn func(*fetch.Table, *fetch.Par
 		return err
 	}
 	var err error
-	c.onReader(func() {
+	waited := c.onReader(context.Background(), func() {
 		table := c.fetcher.acquire()
 		defer c.fetcher.release()
 		if err = notAssigned(table, tps); err != nil {
@@ -53,7 +54,7 @@ func (c *Consumer) change(tps []TopicPartition, fn func(*fetch.Table, *fetch.Par
 		}
 		c.disturbed.Store(true)
 	})
-	return err
+	return firstError(waited, err)
 }
 
 // notAssigned returns an error that names the partitions which are not assigned.
@@ -69,7 +70,8 @@ func notAssigned(table *fetch.Table, tps []TopicPartition) error {
 
 // Seek sets the position of an assigned partition: the next record handed over of
 // it is the first one at or behind offset. What was fetched is dropped. It does not
-// wait; that an offset is outside the log shows at the next Poll. Errors:
+// wait, except for a Deserializer that the channel of a TypedConsumer runs, within
+// DefaultAPITimeout; that an offset is outside the log shows at the next Poll. Errors:
 // ErrNotAssigned, a negative offset, ErrClosed.
 func (c *Consumer) Seek(tp TopicPartition, offset int64) error {
 	return c.SeekTo(tp, OffsetAndMetadata{Offset: offset})
@@ -159,9 +161,11 @@ func (c *Consumer) Position(ctx context.Context, tp TopicPartition) (int64, erro
 	if err := c.ctx.Err(); err != nil {
 		return 0, ErrClosed
 	}
-	c.onReader(func() {})
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	if err := c.onReader(ctx, func() {}); err != nil {
+		return 0, err
+	}
 	offset, err := c.fetcher.awaitPosition(ctx, tp)
 	return offset, c.orClosed(err)
 }

@@ -127,6 +127,12 @@ func (c *Consumer) Assign(tps ...TopicPartition) error {
 	if err := checkTopics(topics); err != nil {
 		return err
 	}
+	var err error
+	waited := c.onReader(context.Background(), func() { err = c.assignManually(topics, tps) })
+	return firstError(waited, err)
+}
+
+func (c *Consumer) assignManually(topics []string, tps []TopicPartition) error {
 	c.mu.Lock()
 	err := c.sub.AssignManually(topics)
 	c.mu.Unlock()
@@ -135,7 +141,7 @@ func (c *Consumer) Assign(tps ...TopicPartition) error {
 	}
 	c.noteAsked()
 	c.setInterest()
-	c.onReader(func() { c.assignNow(tps) })
+	c.assignNow(tps)
 	c.begun.Store(true)
 	return nil
 }
@@ -166,7 +172,8 @@ func (c *Consumer) assignNow(tps []TopicPartition) {
 // DefaultAPITimeout.
 //
 // Errors: ErrInCallback, ErrClosed, ctx's, the listener's, and that of the commit;
-// the subscription has ended in all cases but the first two.
+// the subscription has ended in all cases but the first two, unless ctx ended while
+// callbacks or a Deserializer were waited for.
 func (c *Consumer) Unsubscribe(ctx context.Context) error {
 	if c.nested(ctx) {
 		return ErrInCallback
@@ -176,7 +183,9 @@ func (c *Consumer) Unsubscribe(ctx context.Context) error {
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	c.onReader(func() {}) // what a channel handed over counts
+	if err := c.onReader(ctx, func() {}); err != nil { // what a channel handed over counts
+		return err
+	}
 	select {
 	case <-c.turn:
 	case <-ctx.Done():
