@@ -168,3 +168,25 @@ func TestCallsAreBoundedWhileADeserializerHangs(t *testing.T) {
 		require.EqualValues(t, 1, position(t, c, tp0))
 	})
 }
+
+func TestCloseIsBoundedWhileADeserializerHangsAndTheListenerCommits(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+		produce(b, "t", 0, 1)
+		cfg := fast(b)
+		cfg.GroupID, cfg.Topics = "g", []string{"t"}
+		cfg.RebalanceListener.OnRevoked = func(ctx context.Context, c *Consumer, _ []TopicPartition) error { return c.Commit(ctx) }
+		c := openConsumer(t, cfg)
+		goOn := make(chan struct{})
+		hanging := DeserializerFunc[int](func(string, Headers, []byte) (int, error) { <-goOn; return 0, nil })
+		messages := Typed(c, Bytes, hanging).Messages(t.Context())
+		time.Sleep(10 * time.Second)
+		time.AfterFunc(time.Minute, func() { close(goOn) })
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, c.Close(ctx), context.DeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(began))
+		for range messages {
+		}
+	})
+}
