@@ -178,8 +178,13 @@ func (m *Mux) suspectLocked(now time.Time) {
 	if at := m.lateLocked(); at.IsZero() || now.Before(at) {
 		return
 	}
+	// The broker answers it when it has answered those before, which it may hold.
+	timeout := m.link.patience()
+	for _, c := range m.inFlight {
+		timeout = max(timeout, c.deadline.Sub(now)+m.link.patience())
+	}
 	req := canary()
-	m.canary = &call{canary: true, resp: req.ResponseKind(), timeout: m.link.cfg.RequestTimeout, outcome: make(chan outcome, 1)}
+	m.canary = &call{canary: true, resp: req.ResponseKind(), timeout: timeout, outcome: make(chan outcome, 1)}
 	m.canary.frame, m.canary.header = m.link.encode(nil, req)
 	m.wakeWriter()
 }

@@ -143,6 +143,18 @@ func TestWhatIsLostIsNotSentAgainBehindAnother(t *testing.T) {
 	})
 }
 
+// The canaries behind a request that is held wait as long as it does.
+func TestARequestThatIsHeldIsNotHurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, ps, received := losing(t, "0.9", time.Minute)
+		m := openMux(t, cfg)
+		_, err := m.DoTimeout(t.Context(), heartbeat("m"), 2*time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, []int16{protocol.KeyHeartbeat, protocol.KeyMetadata, protocol.KeyMetadata}, received())
+		require.Len(t, ps.dialled(), 1)
+	})
+}
+
 // A canary behind a request that took its time may be lost too.
 func TestALostCanaryDoesNotMatter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
