@@ -128,7 +128,7 @@ func (d *Decoder) decode(b *builder, h *BatchHeader) (v verdict, err error) {
 			b.bytes -= v2RecordsAt
 		}
 	}
-	b.next, b.epoch = h.NextOffset, h.LeaderEpoch
+	b.next, b.epoch = h.NextOffset, max(b.epoch, h.LeaderEpoch) // older formats have none
 	return v, nil
 }
 

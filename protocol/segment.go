@@ -170,7 +170,7 @@ func (s *Segment) Headers(i int) HeaderIter { return ParseHeaders(s.HeaderBytes(
 // batches and aborted batches at its end.
 func (s *Segment) NextOffset() int64 { return s.next }
 
-// LastEpoch returns the leader epoch of the segment's last batch, or -1.
+// LastEpoch returns the leader epoch of the last batch of the segment that has one, or -1.
 func (s *Segment) LastEpoch() int32 { return s.epoch }
 
 // Bytes returns how many bytes records from to to-1 take uncompressed, as they are

@@ -269,7 +269,7 @@ func (t *Table) applyRefusal(p *Partition, a *answer, now time.Time) {
 		t.reportLeader(p, a.leader)
 	}
 	switch {
-	case p.follower >= 0 && a.code != protocol.None: // the leader knows better
+	case p.follower >= 0: // the leader knows better, and has the log as far as it was read
 		t.avoidFollower(p, now)
 	case a.code != protocol.None:
 		t.applyError(p, a.code, now)

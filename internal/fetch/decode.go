@@ -145,7 +145,10 @@ func (t *Table) addSegment(p *Partition, l *lease, n int) {
 func (t *Table) decodedAll(p *Partition) {
 	stuck := p.uncertain && p.decodeAt <= p.fetchOffset
 	p.waitDecode, p.uncertain = false, false
-	p.fetchOffset = max(p.decodeAt, p.position)
+	if next := max(p.decodeAt, p.position); next > p.fetchOffset {
+		// Asked with an older epoch the leader would take the log for truncated.
+		p.fetchOffset, p.fetchEpoch = next, p.epochAfter(p.decodeEpoch)
+	}
 	t.touch(p)
 	switch {
 	case !stuck:

@@ -105,7 +105,7 @@ func (t *Table) VacancyAnswered(l Lookup, localStart int64) {
 		t.fault(p, &SizeError{Offset: v.from, Limit: t.largestBatch(), End: v.end})
 		return
 	}
-	p.fetchOffset = v.end
+	p.fetchOffset, p.fetchEpoch = v.end, -1 // it is not known in which epoch the rest was written
 	t.endEnlarged(p)
 	t.addSegment(p, newLease(protocol.EmptySegment(v.end, -1), nil), 0)
 	t.touch(p)

@@ -95,6 +95,9 @@ func TestFollowerThatFailsIsNotAskedInTurnsWithTheLeader(t *testing.T) {
 	for name, fail := range map[string]func(r *rig){
 		"out of range": func(r *rig) { r.answer(r.plan(2, newest), ans{code: protocol.OffsetOutOfRange}) },
 		"an error":     func(r *rig) { r.answer(r.plan(2, newest), ans{code: protocol.ReplicaNotAvailable}) },
+		"has less of the log": func(r *rig) {
+			r.answer(r.plan(2, newest), ans{diverging: &protocol.EpochEndOffset{Epoch: 5, EndOffset: 0}})
+		},
 		"not reached": func(r *rig) {
 			s := r.plan(2, newest)
 			r.table.Discard(s)
@@ -128,6 +131,21 @@ func TestFollowerThatFailsIsNotAskedInTurnsWithTheLeader(t *testing.T) {
 			require.Empty(t, reportsOf(r.table.TakeReports(), ReportReset))
 		})
 	}
+}
+
+// A new leader does not know at first how far its followers have come. Records that it sends
+// may lie behind what it says is the end, so that headers are not relied on; with the epoch
+// of those before they would seem to be gone from its log.
+func TestRecordsBehindTheHighWatermarkHaveTheirEpoch(t *testing.T) {
+	r := newRig(t)
+	r.assign(1)
+	r.fetch(ans{records: v2(0, 5)})
+	r.lead(2, 6, tpOf(0))
+	r.answer(r.plan(2, newest), ans{hw: 5, records: v2(5, 10, func(b *batch.V2) { b.LeaderEpoch = 6 })})
+	require.Equal(t, names(0, 0, 14), r.drain())
+	s := r.plan(2, newest)
+	require.Equal(t, map[int32]int64{0: 15}, asked(&s.Request))
+	require.EqualValues(t, 6, s.Wire.Topics[0].Partitions[0].LastFetchedEpoch)
 }
 
 func TestFollowerIsLeftWhenTheLeaderChanges(t *testing.T) {

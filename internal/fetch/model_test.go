@@ -28,6 +28,7 @@ type modelRecord struct {
 type modelBatch struct {
 	first, last int64
 	magic       int8
+	epoch       int32 // -1: it has none
 	bytes       []byte
 }
 
@@ -59,6 +60,16 @@ func (l *modelLog) grow(n int64) {
 	for to, i := l.hw+n, 0; i < len(l.batches) && l.batches[i].last < to; i++ {
 		l.hw = max(l.hw, l.batches[i].last+1)
 	}
+}
+
+// epochEnd returns where an epoch ends, and all before it.
+func (l *modelLog) epochEnd(epoch int32) int64 {
+	for _, b := range l.batches {
+		if b.epoch > epoch {
+			return b.first
+		}
+	}
+	return l.end
 }
 
 // index returns that of the first visible record at or behind offset.
@@ -113,7 +124,11 @@ func writeLog(rng *rand.Rand, partition int32, committed, old, large bool) *mode
 }
 
 func (w *logWriter) add(last int64, magic int8, bytes []byte) {
-	w.batches = append(w.batches, modelBatch{w.end, last, magic, bytes})
+	epoch := w.epoch
+	if magic < 2 {
+		epoch = -1
+	}
+	w.batches = append(w.batches, modelBatch{w.end, last, magic, epoch, bytes})
 	w.end = last + 1
 }
 

@@ -209,6 +209,15 @@ func (m *model) answerOf(f *flight, p int32, q protocol.FetchPartition, left int
 		a.code = protocol.OffsetOutOfRange
 		return a
 	}
+	if q.LastFetchedEpoch >= 0 && f.q.Version >= divergingVersion {
+		if end := l.epochEnd(q.LastFetchedEpoch); end < q.FetchOffset {
+			m.fail("asked for offset %d of %d, to which epoch %d does not reach, but to %d", q.FetchOffset, p, q.LastFetchedEpoch, end)
+		}
+		if follower && m.rng.IntN(8) == 0 { // it does not have as much yet
+			a.hw, a.diverging = none, &protocol.EpochEndOffset{Epoch: q.LastFetchedEpoch, EndOffset: m.rng.Int64N(q.FetchOffset + 1)}
+			return a
+		}
+	}
 	if a.hw = l.hw; a.hw == 0 {
 		a.hw = none
 	}
@@ -220,6 +229,9 @@ func (m *model) answerOf(f *flight, p int32, q protocol.FetchPartition, left int
 		return a
 	}
 	m.read(l, &a, f.q, q, left, first)
+	if len(a.records) > 0 && m.rng.IntN(8) == 0 { // a new leader does not know yet how far all have come
+		a.hw = max(m.rng.Int64N(l.hw+1), 1)
+	}
 	return a
 }
 

@@ -207,10 +207,7 @@ func (p *Partition) advance(offset int64, epoch int32, handed bool) {
 	if offset <= p.position {
 		return
 	}
-	p.position = offset
-	if epoch >= 0 {
-		p.posEpoch = epoch
-	}
+	p.position, p.posEpoch = offset, epoch
 	if handed {
 		p.handed = true
 	}
