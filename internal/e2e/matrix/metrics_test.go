@@ -282,12 +282,14 @@ func requireGroupCounted(t *testing.T, c *kafka.Consumer, w *wire, assigned, com
 		}
 		m := metricsOf(t, c)
 		for name, seen := range map[string]int{
-			"join-total": w.Asked(keyJoinGroup), "sync-total": w.Asked(keySyncGroup), "heartbeat-total": w.Asked(keyHeartbeat),
-			"commit-total": w.Asked(keyOffsetCommit), "assigned-partitions": assigned,
+			"join-total": w.Asked(keyJoinGroup), "sync-total": w.Asked(keySyncGroup), "commit-total": w.Asked(keyOffsetCommit), "assigned-partitions": assigned,
 		} {
 			assert.EqualValues(t, seen, m.of(t, ofGroup, name), name)
 		}
 		assert.Greater(t, w.Asked(keyHeartbeat), beats, "heartbeats go on")
+		answered := int(m.of(t, ofGroup, "heartbeat-total"))
+		assert.LessOrEqual(t, answered, w.Asked(keyHeartbeat))
+		assert.GreaterOrEqual(t, answered, w.Asked(keyHeartbeat)-w.Asked(keyJoinGroup), "a rebalance gives up one at most")
 		group, err := c.GroupMetadata()
 		assert.NoError(t, err)
 		rebalances, failed := m.of(t, ofGroup, "rebalance-total"), m.of(t, ofGroup, "failed-rebalance-total")
