@@ -171,6 +171,7 @@ func newConsumer(cfg Config, tlsConfig func(host string) *tls.Config) *Consumer 
 	c.cluster = cluster.New(clusterConfig)
 	c.fetcher = newFetcher(&c.cfg, c.cluster, c.log, &c.metrics.Fetch, fetcherHooks{
 		wake:      c.wakeReader,
+		disturb:   c.disturb,
 		moved:     c.auto.arm,
 		report:    c.report,
 		committed: c.committedOffsets,

@@ -50,6 +50,8 @@ type fetcher struct {
 type fetcherHooks struct {
 	// wake: there are records or reports for the application's goroutine.
 	wake func()
+	// disturb: what the application's goroutine is handing over is not to be.
+	disturb func()
 	// moved: positions moved, or records were handed over.
 	moved func()
 	// report: something to tell the application.
@@ -155,7 +157,7 @@ func (f *fetcher) release() {
 		f.kickIdleLoops()
 	}
 	reports := f.table.TakeReports()
-	moved := f.table.TakeMoved()
+	moved, disturbed := f.table.TakeMoved(), f.table.TakeDisturbed()
 	readied := f.table.HasReady() || len(reports) > 0 || f.table.HasFaults()
 	if f.watched {
 		f.watched = false
@@ -179,6 +181,9 @@ func (f *fetcher) release() {
 	f.deliver(reports)
 	if moved {
 		f.hooks.moved()
+	}
+	if disturbed {
+		f.hooks.disturb()
 	}
 	if readied {
 		f.hooks.wake()

@@ -92,7 +92,7 @@ func (side *sideLoop) exchange() {
 		table.DiscardSide(&side.req, time.Now())
 		return
 	}
-	table.ApplySide(&side.req, time.Now())
+	table.ApplySide(&side.req, &side.resp, time.Now())
 	side.link.Throttle(throttleOfFetch(side.req.Version, &side.resp))
 }
 

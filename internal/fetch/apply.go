@@ -42,6 +42,7 @@ func (e *SizeError) Error() string {
 func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) bool {
 	s.busy, s.unheard = false, false
 	t.endpoints = resp.NodeEndpoints
+	defer func() { t.endpoints = nil }() // they are read into anew
 	sound := s.answeredSession(resp.ErrorCode, resp.SessionID)
 	if sound && s.id != 0 {
 		s.toldAt = now
@@ -60,7 +61,9 @@ func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) b
 }
 
 // ApplySide takes over the answer to a request beside the session's.
-func (t *Table) ApplySide(q *Request, now time.Time) {
+func (t *Table) ApplySide(q *Request, resp *protocol.FetchResponse, now time.Time) {
+	t.endpoints = resp.NodeEndpoints
+	defer func() { t.endpoints = nil }()
 	for _, m := range q.members {
 		if !m.void() {
 			m.p.askedBeside(len(m.answer.chunks) > 0, now)
@@ -296,6 +299,7 @@ func (t *Table) truncated(p *Partition, end protocol.EpochEndOffset) {
 	t.syncLive()
 	known := end.EndOffset >= 0 && end.Epoch >= 0
 	t.drop(p)
+	t.void(p)
 	switch from := p.position; {
 	case known && from <= end.EndOffset:
 		p.refetchFrom(from, min(p.posEpoch, end.Epoch))
@@ -303,8 +307,6 @@ func (t *Table) truncated(p *Partition, end protocol.EpochEndOffset) {
 	case t.limits.Policy() == PolicyNone:
 		t.fault(p, &TruncationError{Offset: from, Divergent: end.EndOffset, Epoch: end.Epoch, Known: known})
 	case known:
-		p.voided++
-		p.lookingUp = false
 		t.setPosition(p, end.EndOffset, end.Epoch)
 		t.report(Report{TP: p.tp, Kind: ReportReset, From: from, To: end.EndOffset, Reason: "log was truncated"})
 	default:

@@ -145,9 +145,12 @@ func (t *Table) addSegment(p *Partition, l *lease, n int) {
 func (t *Table) decodedAll(p *Partition) {
 	stuck := p.uncertain && p.decodeAt <= p.fetchOffset
 	p.waitDecode, p.uncertain = false, false
-	if next := max(p.decodeAt, p.position); next > p.fetchOffset {
-		// Asked with an older epoch the leader would take the log for truncated.
-		p.fetchOffset, p.fetchEpoch = next, p.epochAfter(p.decodeEpoch)
+	next, epoch := p.decodeAt, p.epochAfter(p.decodeEpoch)
+	if p.position > next {
+		next, epoch = p.position, p.posEpoch
+	}
+	if next > p.fetchOffset { // asked with an older epoch the leader would take the log for truncated
+		p.fetchOffset, p.fetchEpoch = next, epoch
 	}
 	t.touch(p)
 	switch {

@@ -108,6 +108,7 @@ func (t *Table) VacancyAnswered(l Lookup, localStart int64) {
 	p.fetchOffset, p.fetchEpoch = v.end, -1 // it is not known in which epoch the rest was written
 	t.endEnlarged(p)
 	t.addSegment(p, newLease(protocol.EmptySegment(v.end, -1), nil), 0)
+	p.decodeEpoch = -1
 	t.touch(p)
 }
 

@@ -84,7 +84,7 @@ func (m *model) apply(f *flight, resp *protocol.FetchResponse, err error) {
 	case f.s == nil && (err != nil || resp.ErrorCode != protocol.None):
 		m.table.DiscardSide(f.q, m.now)
 	case f.s == nil:
-		m.table.ApplySide(f.q, m.now)
+		m.table.ApplySide(f.q, resp, m.now)
 	case err != nil:
 		m.table.Discard(f.s)
 		m.table.BrokerFailed(f.broker, err, false, m.now)

@@ -395,6 +395,7 @@ func (t *Table) dropPaused() {
 	for _, p := range t.parts {
 		if (p.paused || p.resting) && p.bytes > 0 && !p.decoding {
 			t.drop(p)
+			t.void(p)
 			p.tail = tail{} // what is behind the records comes with them again
 			p.refetchFrom(p.position, p.posEpoch)
 			t.touch(p)

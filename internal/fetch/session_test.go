@@ -270,7 +270,7 @@ func TestSideRequestAsksForWhatBecameFetchableDuringALongPoll(t *testing.T) {
 			from := r.p(0).fetchOffset
 			resp := r.read(&side, top{session: -1}, []ans{{records: v2(from, 10)}})
 			require.Zero(t, resp.SessionID)
-			r.table.ApplySide(&side, r.now)
+			r.table.ApplySide(&side, resp, r.now)
 			r.answer(s)
 			require.Equal(t, map[int32]int64{0: from + 10}, asked(&r.plan(1, newest).Request))
 			require.Equal(t, names(0, from, from+9), r.drain())
@@ -296,8 +296,8 @@ func TestSideRequestsAreRepeatedUntilTheLongPollIsBack(t *testing.T) {
 	round := func(records []byte) time.Duration {
 		ok, _ := r.table.PlanSide(&side, s, newest, r.now)
 		require.True(t, ok)
-		r.read(&side, top{session: -1}, []ans{{records: records}})
-		r.table.ApplySide(&side, r.now)
+		resp := r.read(&side, top{session: -1}, []ans{{records: records}})
+		r.table.ApplySide(&side, resp, r.now)
 		wanted, retry := r.table.WantsSide(s, r.now)
 		if wanted {
 			return 0

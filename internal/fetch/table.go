@@ -40,6 +40,7 @@ type Table struct {
 	version    int16                   // of the last Fetch request
 	stirred    bool                    // something may be fetchable that was not
 	moved      bool                    // a position moved since TakeMoved
+	disturbed  bool                    // the live cut is not valid any more
 	unlocated  bool                    // a position may be wanted that was not
 	watching   bool                    // LookForStalls is called by itself
 	unwatched  bool                    // LookForStalls is to be called
@@ -291,10 +292,8 @@ func (t *Table) SeekByTime(p *Partition, timestamp int64) {
 // that the application asked for it.
 func (t *Table) startReset(p *Partition, timestamp Policy, why string) {
 	from := p.position
-	t.unlocated = true
-	p.voided++
+	t.void(p)
 	p.refetched++
-	p.lookingUp = false
 	p.retryAt, p.failures, p.lastErr = time.Time{}, 0, nil
 	p.tail = tail{}
 	p.resting = false
@@ -321,6 +320,13 @@ func (e *NoPositionError) Error() string {
 		return "offset out of range"
 	}
 	return "no committed offset"
+}
+
+// void keeps records that were taken from being handed over, and look-ups from being heeded.
+func (t *Table) void(p *Partition) {
+	p.voided++
+	p.lookingUp, t.unlocated = false, true
+	t.disturbed = t.disturbed || t.live.active && t.live.cut.p == p
 }
 
 // drop forgets everything fetched of p and not handed over.
@@ -352,6 +358,14 @@ func (t *Table) TakeMoved() bool {
 	m := t.moved
 	t.moved = false
 	return m
+}
+
+// TakeDisturbed tells whether the live cut has become void since it was called last, but
+// for what the application itself asked for.
+func (t *Table) TakeDisturbed() bool {
+	d := t.disturbed
+	t.disturbed = false
+	return d
 }
 
 // TakeUnlocated tells whether WantCommitted or WantResets may return more than when
