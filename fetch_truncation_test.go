@@ -349,3 +349,33 @@ func TestMessageTooLargeForAnyAnswerIsAnError(t *testing.T) {
 		})
 	}
 }
+
+// What an iterator is handing over may be gone from the log.
+func TestAnIterationGoesOnInTheLogThatIsThere(t *testing.T) {
+	for _, fetch := range []int16{11, 16} {
+		t.Run(fmt.Sprintf("Fetch v%d", fetch), func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, b *testbroker.Cluster) {
+				cfg := fast(b)
+				cfg.ConsumerTimeout = 10 * time.Second
+				b.SetLeaderEpoch("t", 0, 3)
+				b.ProduceValues("t", 0, "old", "old", "old", "old", "old", "old")
+				b.ProduceValues("t", 0, "gone", "gone", "gone", "gone")
+				c := openConsumer(t, cfg)
+				require.NoError(t, c.Assign(tp0))
+				var got []string
+				for r, err := range c.Records(t.Context()) {
+					require.NoError(t, err)
+					got = append(got, string(r.Value))
+					if len(got) == 3 {
+						b.StopNode(1)
+						b.Truncate("t", 0, 6)
+						b.SetLeader("t", 0, 2)
+						b.ProduceValues("t", 0, "new", "new", "new", "new", "new")
+						time.Sleep(5 * time.Second) // for the consumer to learn of it
+					}
+				}
+				require.Equal(t, []string{"old", "old", "old", "old", "old", "old", "new", "new", "new", "new", "new"}, got)
+			}, testbroker.WithNodes(2), testbroker.WithVersions(versionsUpTo(fetch, 12)))
+		})
+	}
+}
