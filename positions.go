@@ -159,7 +159,7 @@ func (f *fetcher) validate(lookups []fetch.Lookup) {
 			defer f.release()
 			for _, l := range group {
 				if end, ok := ends[l.TP]; ok {
-					table.Validated(l, end)
+					table.Validated(l, end, time.Now())
 				} else {
 					failed = append(failed, fetch.FailedLookup{Lookup: l, Err: err})
 				}

@@ -338,6 +338,8 @@ func (e *TruncationError) Error() string { return "log truncation" }
 func (t *Table) applyError(p *Partition, code protocol.ErrorCode, now time.Time) {
 	err := &AnswerError{Broker: p.leader, Code: code}
 	switch {
+	case code == protocol.OffsetOutOfRange && p.outdated():
+		t.askNewerLeader(p, err, now)
 	case code == protocol.OffsetOutOfRange:
 		p.tail = tail{kind: tailOutOfRange, offset: p.fetchOffset}
 		t.settle(p)

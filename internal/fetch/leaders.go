@@ -77,6 +77,20 @@ func (t *Table) validate(p *Partition, version int16) {
 	}
 }
 
+// outdated tells whether the leader that p is asked of is of an older epoch than what was
+// read: one that was replaced and has not noticed knows nothing of the log since. After a
+// few tries it is believed, as the cluster may have been built anew.
+func (p *Partition) outdated() bool {
+	const tries = 6
+	return p.leaderEpoch >= 0 && p.fetchEpoch > p.leaderEpoch && p.failures < tries
+}
+
+// askNewerLeader has p wait for metadata to tell of a newer leader.
+func (t *Table) askNewerLeader(p *Partition, err error, now time.Time) {
+	t.retryLater(p, err, now)
+	t.report(Report{TP: p.tp, Kind: ReportStaleMetadata, Err: err})
+}
+
 // epochVersion is the first Fetch version that carries the leader's epoch,
 // divergingVersion the first whose answers tell of a log that parts from what was
 // read before (KIP-595).

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -229,7 +230,7 @@ func TestPositionIsCheckedWithTheNewLeader(t *testing.T) {
 			require.Len(t, lookups, 1)
 			require.EqualValues(t, 5, lookups[0].Epoch)
 			require.EqualValues(t, 6, lookups[0].Leader)
-			r.table.Validated(lookups[0], tc.end)
+			r.table.Validated(lookups[0], tc.end, r.now)
 			tc.want(r)
 		})
 	}
@@ -243,13 +244,13 @@ func TestCheckOfAPositionIsVoidAfterASeekOrAnotherLeader(t *testing.T) {
 	r.lead(2, 6, tpOf(0))
 	old, _ := r.table.WantValidations(r.now)
 	r.lead(3, 7, tpOf(0))
-	r.table.Validated(old[0], protocol.EpochEndOffset{Epoch: 4, EndOffset: 2})
+	r.table.Validated(old[0], protocol.EpochEndOffset{Epoch: 4, EndOffset: 2}, r.now)
 	require.Empty(t, r.table.TakeReports())
 	newer, _ := r.table.WantValidations(r.now)
 	require.Len(t, newer, 1)
 	require.EqualValues(t, 7, newer[0].Leader)
 	r.table.Seek(r.p(0), 3, -1)
-	r.table.Validated(newer[0], protocol.EpochEndOffset{Epoch: 4, EndOffset: 2})
+	r.table.Validated(newer[0], protocol.EpochEndOffset{Epoch: 4, EndOffset: 2}, r.now)
 	require.Equal(t, map[int32]int64{0: 3}, asked(&r.plan(3, 11).Request))
 }
 
@@ -280,4 +281,50 @@ func TestCheckWaitsForWhatIsBeingDecoded(t *testing.T) {
 	require.True(t, r.table.TakeUnlocated(), "else nobody would look again")
 	lookups, _ = r.table.WantValidations(r.now)
 	require.Len(t, lookups, 1)
+}
+
+// Another member may have committed what it read of a leader that is not known here yet.
+func TestALeaderOfAnOlderEpochThanThePositionIsNotBelievedAtOnce(t *testing.T) {
+	for _, version := range []int16{11, newest} {
+		t.Run(fmt.Sprintf("Fetch v%d", version), func(t *testing.T) {
+			setUp := func() (r *rig, refuse func()) {
+				r = newRig(t)
+				r.table.Assign([]protocol.TopicPartition{tpOf(0)}, true)
+				r.table.Release(tpOf(0))
+				r.lead(1, 4, tpOf(0))
+				lookups, _ := r.table.WantCommitted(r.now)
+				r.table.CommittedFound(lookups[0], 1500, 5)
+				return r, func() {
+					if s := r.table.Session(1); r.table.Plan(s, version, r.now) {
+						r.answer(s, ans{code: protocol.OffsetOutOfRange})
+						return
+					}
+					lookups, _ := r.table.WantValidations(r.now)
+					require.Len(t, lookups, 1)
+					r.table.Validated(lookups[0], protocol.EpochEndOffset{Epoch: -1, EndOffset: -1}, r.now)
+				}
+			}
+			r, refuse := setUp()
+			refuse()
+			require.Len(t, reportsOf(r.table.TakeReports(), ReportStaleMetadata), 1)
+			require.EqualValues(t, 1500, r.position(0))
+			r.lead(2, 5, tpOf(0))
+			r.now = r.now.Add(time.Second)
+			lookups, _ := r.table.WantValidations(r.now)
+			for _, l := range lookups {
+				r.table.Validated(l, protocol.EpochEndOffset{Epoch: 5, EndOffset: 1600}, r.now)
+			}
+			require.Equal(t, map[int32]int64{0: 1500}, asked(&r.plan(2, version).Request))
+
+			r, refuse = setUp() // a cluster that was built anew stays like that
+			resets := 0
+			for range 7 {
+				refuse()
+				wanted, _ := r.table.WantResets(r.now)
+				resets += len(wanted)
+				r.now = r.now.Add(2 * time.Second)
+			}
+			require.Equal(t, 1, resets)
+		})
+	}
 }

@@ -183,7 +183,7 @@ func (t *Table) ResetFound(l Lookup, offset int64, epoch int32) {
 
 // Validated takes over where the epoch of the last record read ends in the leader's
 // log. Fetching goes on if that is behind the position.
-func (t *Table) Validated(l Lookup, end protocol.EpochEndOffset) {
+func (t *Table) Validated(l Lookup, end protocol.EpochEndOffset, now time.Time) {
 	p := t.current(l)
 	if p == nil {
 		return
@@ -191,6 +191,11 @@ func (t *Table) Validated(l Lookup, end protocol.EpochEndOffset) {
 	p.lookingUp = false
 	if !p.doubtful || p.leaderEpoch != l.Leader { // yet another leader is to be asked
 		t.unlocated = true
+		return
+	}
+	if end.Epoch < 0 && p.outdated() {
+		t.unlocated = true
+		t.askNewerLeader(p, &AnswerError{Broker: p.leader, Code: protocol.UnknownLeaderEpoch}, now)
 		return
 	}
 	p.doubtful = false

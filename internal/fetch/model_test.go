@@ -445,7 +445,7 @@ func (m *model) reassign(p int32) {
 func (m *model) lookUp() {
 	lookups, _ := m.table.WantValidations(m.now)
 	for _, l := range lookups {
-		m.table.Validated(l, protocol.EpochEndOffset{Epoch: l.Epoch, EndOffset: 1 << 40})
+		m.table.Validated(l, protocol.EpochEndOffset{Epoch: l.Epoch, EndOffset: 1 << 40}, m.now)
 	}
 	lookups, _ = m.table.WantVacancies(m.now)
 	for _, l := range lookups {

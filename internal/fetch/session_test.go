@@ -135,7 +135,7 @@ func TestPartitionThatLeavesAndComesBackIsNotForgotten(t *testing.T) {
 		r.lead(1, 7, tpOf(0))
 		r.answer(s)
 		if version < divergingVersion {
-			r.table.Validated(Lookup{TP: tpOf(0), p: r.p(0), voided: r.p(0).voided, Leader: 7}, protocol.EpochEndOffset{EndOffset: 9})
+			r.table.Validated(Lookup{TP: tpOf(0), p: r.p(0), voided: r.p(0).voided, Leader: 7}, protocol.EpochEndOffset{EndOffset: 9}, r.now)
 		}
 		s = r.plan(1, version)
 		require.Contains(t, asked(&s.Request), int32(0))
