@@ -233,8 +233,7 @@ func (l *Link) Send(key, version int16, flexible bool, body func(dst []byte) []b
 	}
 	frame := l.encodeStreamed(key, version, flexible, body)
 	now := time.Now()
-	hold := min(l.cfg.FetchMaxWait, l.cfg.RequestTimeout)
-	if err := l.arm(now, min(hold+l.patience(), l.cfg.RequestTimeout), awaited{"answer to", key}); err != nil {
+	if err := l.arm(now, min(l.cfg.FetchMaxWait+l.patience(), l.cfg.RequestTimeout), awaited{"answer to", key}); err != nil {
 		return err
 	}
 	return l.sendStreamed(frame, now)

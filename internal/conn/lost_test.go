@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,12 +23,7 @@ func losing(t *testing.T, release string, takes time.Duration, lost ...int) (cfg
 		mu.Lock()
 		defer mu.Unlock()
 		keys = append(keys, r.key)
-		for _, n := range lost {
-			if n == len(keys)-1 {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(lost, len(keys)-1)
 	}}
 	ps = newPeers(t, o.serve)
 	cfg = ps.config()

@@ -42,7 +42,6 @@ func (e *SizeError) Error() string {
 func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) bool {
 	s.busy, s.unheard = false, false
 	t.endpoints = resp.NodeEndpoints
-	defer func() { t.endpoints = nil }() // they are read into anew
 	sound := s.answeredSession(resp.ErrorCode, resp.SessionID)
 	if sound && s.id != 0 {
 		s.toldAt = now
@@ -63,7 +62,6 @@ func (t *Table) Apply(s *Session, resp *protocol.FetchResponse, now time.Time) b
 // ApplySide takes over the answer to a request beside the session's.
 func (t *Table) ApplySide(q *Request, resp *protocol.FetchResponse, now time.Time) {
 	t.endpoints = resp.NodeEndpoints
-	defer func() { t.endpoints = nil }()
 	for _, m := range q.members {
 		if !m.void() {
 			m.p.askedBeside(len(m.answer.chunks) > 0, now)
@@ -117,6 +115,7 @@ func (t *Table) applyRequest(q *Request, sound bool, now time.Time) {
 	}
 	clear(q.answered)
 	q.answered = q.answered[:0]
+	t.endpoints = nil // their memory is read into anew
 }
 
 func (t *Table) applyAnswer(p *Partition, a *answer, now time.Time) {
@@ -339,7 +338,7 @@ func (t *Table) applyError(p *Partition, code protocol.ErrorCode, now time.Time)
 	err := &AnswerError{Broker: p.leader, Code: code}
 	switch {
 	case code == protocol.OffsetOutOfRange && p.outdated():
-		t.askNewerLeader(p, err, now)
+		t.retryRefreshed(p, err, now)
 	case code == protocol.OffsetOutOfRange:
 		p.tail = tail{kind: tailOutOfRange, offset: p.fetchOffset}
 		t.settle(p)
@@ -350,8 +349,7 @@ func (t *Table) applyError(p *Partition, code protocol.ErrorCode, now time.Time)
 		p.retriedAt = p.fetchOffset
 		t.retryLater(p, err, now)
 	case code.Retriable() && code != protocol.CorruptMessage || code == protocol.UnknownServerError:
-		t.retryLater(p, err, now)
-		t.report(Report{TP: p.tp, Kind: ReportStaleMetadata, Err: err})
+		t.retryRefreshed(p, err, now)
 	default:
 		t.fault(p, err)
 	}
@@ -359,6 +357,12 @@ func (t *Table) applyError(p *Partition, code protocol.ErrorCode, now time.Time)
 
 func (t *Table) retryLater(p *Partition, err error, now time.Time) {
 	t.retryAt(p, err, now.Add(t.limits.Backoff(p.failures)), now)
+}
+
+// retryRefreshed is retryLater with new metadata, which may tell of another leader.
+func (t *Table) retryRefreshed(p *Partition, err error, now time.Time) {
+	t.retryLater(p, err, now)
+	t.report(Report{TP: p.tp, Kind: ReportStaleMetadata, Err: err})
 }
 
 // retryAt notes why p does not go on, which began at since unless it has failed before.

@@ -85,12 +85,6 @@ func (p *Partition) outdated() bool {
 	return p.leaderEpoch >= 0 && p.fetchEpoch > p.leaderEpoch && p.failures < tries
 }
 
-// askNewerLeader has p wait for metadata to tell of a newer leader.
-func (t *Table) askNewerLeader(p *Partition, err error, now time.Time) {
-	t.retryLater(p, err, now)
-	t.report(Report{TP: p.tp, Kind: ReportStaleMetadata, Err: err})
-}
-
 // epochVersion is the first Fetch version that carries the leader's epoch,
 // divergingVersion the first whose answers tell of a log that parts from what was
 // read before (KIP-595).

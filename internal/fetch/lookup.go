@@ -195,7 +195,7 @@ func (t *Table) Validated(l Lookup, end protocol.EpochEndOffset, now time.Time) 
 	}
 	if end.Epoch < 0 && p.outdated() {
 		t.unlocated = true
-		t.askNewerLeader(p, &AnswerError{Broker: p.leader, Code: protocol.UnknownLeaderEpoch}, now)
+		t.retryRefreshed(p, &AnswerError{Broker: p.leader, Code: protocol.UnknownLeaderEpoch}, now)
 		return
 	}
 	p.doubtful = false

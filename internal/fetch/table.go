@@ -266,8 +266,7 @@ func (t *Table) Paused() []protocol.TopicPartition {
 func (t *Table) Seek(p *Partition, offset int64, epoch int32) {
 	t.syncLive()
 	t.drop(p)
-	p.voided++
-	p.lookingUp = false
+	t.void(p)
 	t.setPosition(p, offset, epoch)
 	p.resets = 0
 	p.unchecked = epoch >= 0
@@ -360,8 +359,7 @@ func (t *Table) TakeMoved() bool {
 	return m
 }
 
-// TakeDisturbed tells whether the live cut has become void since it was called last, but
-// for what the application itself asked for.
+// TakeDisturbed tells whether the live cut has become void since it was called last.
 func (t *Table) TakeDisturbed() bool {
 	d := t.disturbed
 	t.disturbed = false

@@ -15,6 +15,7 @@ import (
 	"github.com/kafkaconsumer/kafka"
 	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
+	"github.com/kafkaconsumer/kafka/internal/logbuffer"
 )
 
 // groupConfig has members hear soon of what changes. Their sessions are the longest that
@@ -85,7 +86,7 @@ func noCommits(t *testing.T, e *env) {
 	tps := partitions(topic, 1)
 	for _, setting := range []string{"", e.release} {
 		t.Run(settingName(setting), func(t *testing.T) {
-			log := &logged{}
+			log := &logbuffer.Buffer{}
 			c := e.assigned(t, kafka.Config{
 				APIVersion: setting, GroupID: "group", AutoCommitInterval: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
 			}, tps...)

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/kafkaconsumer/kafka"
 	"github.com/kafkaconsumer/kafka/internal/e2e/consume"
 	"github.com/kafkaconsumer/kafka/internal/e2e/outside"
+	"github.com/kafkaconsumer/kafka/internal/logbuffer"
 )
 
 // short is a release as BrokerVersion and the log tell it: as far as the protocol
@@ -37,7 +37,7 @@ func isRecognised(t *testing.T, e *env) {
 	topic := e.topic(t, "recognised", 1, nil)
 	for _, setting := range []string{"", e.release} {
 		t.Run(settingName(setting), func(t *testing.T) {
-			log := &logged{}
+			log := &logbuffer.Buffer{}
 			c := e.open(t, kafka.Config{APIVersion: setting, Logger: slog.New(slog.NewTextHandler(log, nil))})
 			require.Equal(t, short(e.release), c.BrokerVersion())
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -50,24 +50,6 @@ func isRecognised(t *testing.T, e *env) {
 			}
 		})
 	}
-}
-
-// logged is what was logged.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func assignmentByHand(t *testing.T, e *env) {
